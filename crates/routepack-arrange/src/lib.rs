@@ -1,0 +1,1 @@
+//! Samples into micro-batches: seeds, moves, annealing, exact programs for small cases.

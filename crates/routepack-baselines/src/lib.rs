@@ -1,0 +1,1 @@
+//! Reference arms: what trainers do today.

@@ -1,0 +1,1 @@
+//! Fewest bins, always with a certificate.

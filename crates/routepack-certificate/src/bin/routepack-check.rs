@@ -1,0 +1,3 @@
+//! Checks a certificate.
+
+fn main() {}

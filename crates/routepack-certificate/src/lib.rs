@@ -1,0 +1,1 @@
+//! Certificates of bin-packing bounds: format, writer and independent checker, integers only.

@@ -1,0 +1,3 @@
+//! The `routepack` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Realistic windows and bin-packing instances, deterministic for a seed.

@@ -1,0 +1,1 @@
+//! Linear and integer programs as data, solved by HiGHS or a pure-Rust stand-in.

@@ -1,0 +1,1 @@
+//! Incremental loads, peaks and their deltas: the hot kernels of layout search.

@@ -1,0 +1,1 @@
+//! Experts onto expert-parallel ranks, with proved bounds.

@@ -1,0 +1,1 @@
+//! The plan, and its verification from the inputs alone.

@@ -1,0 +1,1 @@
+//! Generators and oracles shared by the tests.
