@@ -1,1 +1,4 @@
-//! Population annealing of any system, deterministic for a seed whatever the number of threads.
+#![doc = include_str!("../README.md")]
+
+pub mod elementary;
+pub mod stream;
