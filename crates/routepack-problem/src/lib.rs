@@ -1,1 +1,27 @@
-//! Nouns of expert placement and sample packing for MoE training, and the exact objective from scratch.
+#![doc = include_str!("../README.md")]
+
+mod batch;
+mod cost;
+mod decimal;
+mod error;
+mod evaluate;
+mod ids;
+mod instance;
+mod layout;
+mod placement;
+mod rank_demand;
+mod setting;
+mod topology;
+
+pub use batch::{Batch, CostTable, ExpertCounts, SampleIds};
+pub use cost::{AttentionKind, AttentionLayers, Charges, CostModel, Gamma, ModelShape, ResolvedCost};
+pub use decimal::ExactDecimal;
+pub use error::{LayoutError, ProblemError};
+pub use evaluate::{Evaluation, Score, evaluate};
+pub use ids::{DpSlot, EdpShard, EpRank, Expert, Layer, Row, SampleId, UnitId};
+pub use instance::{Instance, Oversize, Prepared, prepare};
+pub use layout::{Layout, check_layout};
+pub use placement::Placement;
+pub use rank_demand::{RankDemand, project};
+pub use setting::{Attribution, Dummies, OversizePolicy, Packing, PadRoutes, Routing, RowsPolicy, Setting};
+pub use topology::{Parallelism, Topology};

@@ -1,0 +1,308 @@
+//! Recorded rollouts as arrays: what a window file holds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ProblemError;
+
+/// Identities of samples outside this program: integers or strings, in input order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SampleIds {
+    /// Integer ids `[samples]`.
+    Integers(Vec<i64>),
+    /// String ids `[samples]`.
+    Strings(Vec<String>),
+}
+
+impl SampleIds {
+    /// Number of ids.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Integers(ids) => ids.len(),
+            Self::Strings(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there is no id.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The id of sample `index` as text.
+    pub fn text(&self, index: usize) -> String {
+        match self {
+            Self::Integers(ids) => ids[index].to_string(),
+            Self::Strings(ids) => ids[index].clone(),
+        }
+    }
+}
+
+/// Expert choices aggregated per sample, `[samples, parts, layers, experts]`, in routed rows.
+///
+/// `parts` is 1 unless a DP slot's tokens are cut over several EP groups (DESIGN §1.1, m < 1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpertCounts {
+    samples: usize,
+    parts: usize,
+    layers: usize,
+    experts: usize,
+    values: Vec<u32>,
+}
+
+impl ExpertCounts {
+    /// Counts of the given shape from row-major `values`.
+    ///
+    /// # Errors
+    /// A dimension other than `samples` is 0, or the number of values is not the product of the dimensions.
+    pub fn new(shape: [usize; 4], values: Vec<u32>) -> Result<Self, ProblemError> {
+        let [samples, parts, layers, experts] = shape;
+        let product = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+        if parts == 0 || layers == 0 || experts == 0 || product != Some(values.len()) {
+            return Err(ProblemError::shape(
+                "expert_counts",
+                &shape,
+                format!("positive dimensions with {} values in all", values.len()),
+            ));
+        }
+        Ok(Self { samples, parts, layers, experts, values })
+    }
+
+    /// `[samples, parts, layers, experts]`.
+    pub fn shape(&self) -> [usize; 4] {
+        [self.samples, self.parts, self.layers, self.experts]
+    }
+
+    /// Layers L.
+    pub fn layers(&self) -> usize {
+        self.layers
+    }
+
+    /// Experts E per layer.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// Parts.
+    pub fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// Counts `[experts]` of one sample, part and layer.
+    pub fn of(&self, sample: usize, part: usize, layer: usize) -> &[u32] {
+        let start = ((sample * self.parts + part) * self.layers + layer) * self.experts;
+        &self.values[start..start + self.experts]
+    }
+
+    /// All values, row-major.
+    pub fn values(&self) -> &[u32] {
+        &self.values
+    }
+}
+
+/// A given cost per sample and attention kind, `[samples, kinds]`, in place of α·t + β·t²/C.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostTable {
+    /// Attention kinds.
+    pub kinds: usize,
+    /// Row-major values, in the unit of the linear attention term (tokens at α = 1).
+    pub values: Vec<u32>,
+}
+
+/// Recorded samples of one or several optimizer steps, as handed over by the rollout engine.
+///
+/// Every array is in input order. Only `lengths` is required; without counts only attention is charged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Raw tokens (prompt + response) `[samples]`.
+    pub lengths: Vec<u32>,
+    /// Expert choices; `None` when routing was not recorded.
+    pub expert_counts: Option<ExpertCounts>,
+    /// Tokens whose routes were recorded `[samples]`; derived from the counts when absent.
+    pub routed_rows: Option<Vec<u32>>,
+    /// Loss-mask tokens `[samples]`.
+    pub loss_tokens: Option<Vec<u32>>,
+    /// Ids outside this program; input order when absent.
+    pub sample_ids: Option<SampleIds>,
+    /// Prompt of every sample `[samples]`; statistics only.
+    pub prompt_ids: Option<Vec<i64>>,
+    /// Samples with the same nonnegative value must share a cell; negative: free `[samples]`.
+    pub atomic_groups: Option<Vec<i64>>,
+    /// Optimizer step of every sample `[samples]`; one step when absent.
+    pub step: Option<Vec<i64>>,
+    /// Given attention costs.
+    pub cost: Option<CostTable>,
+}
+
+impl Batch {
+    /// A batch of lengths alone.
+    pub fn from_lengths(lengths: Vec<u32>) -> Self {
+        Self { lengths, ..Self::default() }
+    }
+
+    /// Samples.
+    pub fn num_samples(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// Recorded `MoE` layers; 0 without counts.
+    pub fn num_layers(&self) -> usize {
+        self.expert_counts.as_ref().map_or(0, ExpertCounts::layers)
+    }
+
+    /// The id of a sample as text: its id outside, or its index.
+    pub fn id_text(&self, sample: usize) -> String {
+        self.sample_ids.as_ref().map_or_else(|| sample.to_string(), |ids| ids.text(sample))
+    }
+
+    /// Tokens of a sample whose routes were recorded: given, else the first layer's counts over `top_k`.
+    pub fn rows_of(&self, sample: usize, top_k: u32) -> u32 {
+        match (&self.routed_rows, &self.expert_counts) {
+            (Some(rows), _) => rows[sample],
+            (None, Some(counts)) => {
+                let sum: u64 = (0..counts.parts())
+                    .flat_map(|part| counts.of(sample, part, 0))
+                    .map(|&count| u64::from(count))
+                    .sum();
+                u32::try_from(sum / u64::from(top_k.max(1))).unwrap_or(u32::MAX)
+            }
+            (None, None) => 0,
+        }
+    }
+
+    /// Checks that every array fits the others and the definitions of DESIGN §1.1.
+    ///
+    /// # Errors
+    /// A wrong shape, a zero length, rows or loss tokens beyond the length, a count beyond the rows, or counts that
+    /// do not sum to `top_k · routed_rows` in some layer; the error names the place.
+    pub fn check(&self, top_k: u32) -> Result<(), ProblemError> {
+        let n = self.num_samples();
+        if n == 0 {
+            return Err(ProblemError::Empty);
+        }
+        if u32::try_from(n).is_err() {
+            return Err(ProblemError::shape("lengths", &[n], "fewer than 2^32 samples"));
+        }
+        if let Some(sample) = self.lengths.iter().position(|&length| length == 0) {
+            return Err(ProblemError::value("lengths", sample, 0, "a sample has at least 1 token"));
+        }
+        let ids = self.sample_ids.as_ref().map(SampleIds::len);
+        for (field, len) in [
+            ("routed_rows", self.routed_rows.as_ref().map(Vec::len)),
+            ("loss_tokens", self.loss_tokens.as_ref().map(Vec::len)),
+            ("sample_ids", ids),
+            ("prompt_ids", self.prompt_ids.as_ref().map(Vec::len)),
+            ("atomic_groups", self.atomic_groups.as_ref().map(Vec::len)),
+            ("step", self.step.as_ref().map(Vec::len)),
+        ] {
+            if len.is_some_and(|len| len != n) {
+                return Err(ProblemError::shape(field, &[len.unwrap_or(0)], format!("[{n}], as lengths")));
+            }
+        }
+        for (field, values) in [("routed_rows", &self.routed_rows), ("loss_tokens", &self.loss_tokens)] {
+            for (sample, (&value, &length)) in values.iter().flatten().zip(&self.lengths).enumerate() {
+                if value > length {
+                    return Err(ProblemError::value(
+                        field,
+                        sample,
+                        value,
+                        format!("at most the sample's {length} tokens"),
+                    ));
+                }
+            }
+        }
+        if let Some(table) = &self.cost {
+            if table.kinds == 0 || table.values.len() != n * table.kinds {
+                return Err(ProblemError::shape("cost", &[table.values.len()], format!("[{n}, kinds]")));
+            }
+        }
+        self.check_counts(top_k)
+    }
+
+    fn check_counts(&self, top_k: u32) -> Result<(), ProblemError> {
+        let Some(counts) = &self.expert_counts else { return Ok(()) };
+        let [samples, parts, layers, experts] = counts.shape();
+        if samples != self.num_samples() {
+            return Err(ProblemError::shape(
+                "expert_counts",
+                &counts.shape(),
+                format!("[{}, ...], as lengths", self.num_samples()),
+            ));
+        }
+        if top_k == 0 || top_k as usize > experts {
+            return Err(ProblemError::setting(
+                "routing.top_k",
+                top_k,
+                format!("expected 1 to {experts} experts"),
+            ));
+        }
+        for sample in 0..samples {
+            let rows = self.rows_of(sample, top_k);
+            if rows > self.lengths[sample] {
+                return Err(ProblemError::value(
+                    "routed_rows",
+                    sample,
+                    rows,
+                    format!("at most the sample's {} tokens", self.lengths[sample]),
+                ));
+            }
+            for layer in 0..layers {
+                let mut sum = 0u64;
+                for part in 0..parts {
+                    for (expert, &count) in counts.of(sample, part, layer).iter().enumerate() {
+                        if count > rows {
+                            return Err(ProblemError::value(
+                                "expert_counts",
+                                format!("{sample}, layer {layer}, expert {expert}"),
+                                count,
+                                format!("at most the sample's {rows} routed rows"),
+                            ));
+                        }
+                        sum += u64::from(count);
+                    }
+                }
+                let expected = u64::from(top_k) * u64::from(rows);
+                if sum != expected {
+                    return Err(ProblemError::CountSum { sample, layer, sum, top_k, rows, expected });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(values: &[u32]) -> Batch {
+        Batch {
+            lengths: vec![3, 4],
+            expert_counts: Some(ExpertCounts::new([2, 1, 1, 4], values.to_vec()).expect("shape")),
+            ..Batch::default()
+        }
+    }
+
+    #[test]
+    fn counts_must_add_up() {
+        assert_eq!(batch(&[3, 3, 0, 0, 2, 2, 2, 2]).check(2), Ok(()));
+        assert_eq!(batch(&[3, 3, 0, 0, 2, 2, 2, 2]).rows_of(1, 2), 4);
+        let odd = batch(&[3, 2, 0, 0, 2, 2, 2, 2]).check(2).expect_err("3 rows derived from 5 do not fit");
+        assert!(matches!(
+            odd,
+            ProblemError::Value { .. } | ProblemError::CountSum { sample: 0, layer: 0, .. }
+        ));
+        let above = batch(&[6, 0, 0, 0, 2, 2, 2, 2]).check(2).expect_err("one expert above the rows");
+        assert!(above.to_string().contains("expert 0"), "{above}");
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        assert!(ExpertCounts::new([2, 1, 1, 4], vec![0; 7]).is_err());
+        assert!(ExpertCounts::new([2, 0, 1, 4], vec![]).is_err());
+        let mut short = batch(&[3, 3, 0, 0, 2, 2, 2, 2]);
+        short.loss_tokens = Some(vec![1]);
+        assert!(matches!(short.check(2), Err(ProblemError::Shape { field: "loss_tokens", .. })));
+        assert_eq!(Batch::default().check(1), Err(ProblemError::Empty));
+        assert!(Batch::from_lengths(vec![1, 0]).check(1).is_err());
+    }
+}

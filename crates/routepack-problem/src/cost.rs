@@ -1,0 +1,338 @@
+//! Cost model: decimal weights → exact integer charges (DESIGN §1.3).
+//!
+//! φ[s,i] = round half up of S·(α_s·t_i + β_s·t_i²/C) and Γ_l = round half up of S·γ_l, with S = 2^k. The least k is
+//! taken at which rounding changes no kind's total and no Γ_l by more than one part in 10⁶; floats choose k, integers
+//! do the rest. All totals must stay below 2^62.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{ExactDecimal, Parallelism, ProblemError, Topology};
+
+/// Totals must stay below this.
+const EXACT_LIMIT: i128 = 1 << 62;
+/// Largest scale exponent tried.
+const MAX_SCALE_BITS: u32 = 40;
+/// Relative rounding error allowed.
+const ROUNDING: f64 = 1e-6;
+
+/// Cost of one attention kind: α per token plus β per token² over C, on one cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionKind {
+    /// Name for reports.
+    pub name: String,
+    /// Linear weight α per padded token.
+    pub alpha: ExactDecimal,
+    /// Quadratic weight β; 0 for linear attention.
+    #[serde(default)]
+    pub beta: ExactDecimal,
+}
+
+/// Weight γ of the expert peak per routed row: one for all layers, or one a layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Gamma {
+    /// The same weight on every layer.
+    Every(ExactDecimal),
+    /// One weight per layer `[layers]`.
+    PerLayer(Vec<ExactDecimal>),
+}
+
+/// Attention layers of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionLayers {
+    /// Name for reports.
+    pub name: String,
+    /// Layers of this kind.
+    pub layers: u32,
+    /// Full attention (quadratic in the length), or linear attention.
+    #[serde(default = "yes")]
+    pub quadratic: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Model shape, from which weights follow by counting forward FLOPs.
+///
+/// Per attention layer and token: 2·P with P = hidden·(heads·qk + `kv_heads`·(qk + v) + heads·v); full attention adds
+/// heads·(qk + v) per token pair of the causal half. Per token and chosen expert: 6·hidden·`expert_width`. Dense work is
+/// cut over tp·cp ranks, expert work over etp ranks. Weights are scaled so that the α of all kinds sum to 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelShape {
+    /// Hidden size.
+    pub hidden: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// Key-value heads; `heads` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<u32>,
+    /// Width of a query or key head.
+    pub qk_dim: u32,
+    /// Width of a value head; `qk_dim` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v_dim: Option<u32>,
+    /// Intermediate width of one expert.
+    pub expert_width: u32,
+    /// Attention layers by kind.
+    pub attention: Vec<AttentionLayers>,
+}
+
+/// Cost model of a job. Explicit `kinds` and `gamma` win over `shape`.
+///
+/// Without any: one full-attention kind with α = β = 1, and γ such that perfectly balanced expert ranks cost as much in
+/// all layers together as the linear attention term, γ = parts·P/(L·`top_k`·|`D_g`|).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CostModel {
+    /// Attention kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Vec<AttentionKind>>,
+    /// Expert weight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gamma: Option<Gamma>,
+    /// Model shape to derive the weights from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<ModelShape>,
+}
+
+/// Weights in force for one instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResolvedCost {
+    /// Attention kinds.
+    pub kinds: Vec<AttentionKind>,
+    /// Expert weight γ `[layers]`.
+    pub gamma: Vec<ExactDecimal>,
+}
+
+impl CostModel {
+    /// The weights in force for a topology, a cell of `capacity` tokens, L recorded layers and `top_k`.
+    ///
+    /// # Errors
+    /// No attention kind, a kind whose weights are both 0, or `gamma` of another length than L.
+    pub fn resolve(
+        &self,
+        parallelism: &Parallelism,
+        topology: &Topology,
+        capacity: u32,
+        num_layers: usize,
+        top_k: u32,
+    ) -> Result<ResolvedCost, ProblemError> {
+        let (shape_kinds, shape_gamma) = match &self.shape {
+            Some(shape) => {
+                let (kinds, gamma) = shape.weights(parallelism, capacity)?;
+                (Some(kinds), Some(gamma))
+            }
+            None => (None, None),
+        };
+        let kinds = self.kinds.clone().or(shape_kinds).unwrap_or_else(|| {
+            vec![AttentionKind { name: "full".into(), alpha: ExactDecimal::ONE, beta: ExactDecimal::ONE }]
+        });
+        if kinds.is_empty() || kinds.len() > 16 {
+            return Err(ProblemError::setting("cost.kinds", kinds.len(), "expected 1 to 16 attention kinds"));
+        }
+        let gamma = match (&self.gamma, shape_gamma) {
+            (Some(Gamma::PerLayer(gamma)), _) => {
+                if gamma.len() != num_layers {
+                    return Err(ProblemError::shape("cost.gamma", &[gamma.len()], format!("[{num_layers}]")));
+                }
+                gamma.clone()
+            }
+            (Some(Gamma::Every(gamma)), _) => vec![*gamma; num_layers],
+            (None, Some(gamma)) => vec![gamma; num_layers],
+            (None, None) => {
+                let (ranks, parts) = (topology.num_ranks() as u64, topology.num_parts() as u64);
+                let routed = num_layers as u64 * u64::from(top_k) * topology.slots_per_shard() as u64;
+                vec![ExactDecimal::ratio(u128::from(ranks * parts), u128::from(routed)); num_layers]
+            }
+        };
+        Ok(ResolvedCost { kinds, gamma })
+    }
+}
+
+impl ModelShape {
+    /// Attention kinds and γ, scaled so that the α sum to 1; β carries the factor C that the charge divides by.
+    fn weights(
+        &self,
+        parallelism: &Parallelism,
+        capacity: u32,
+    ) -> Result<(Vec<AttentionKind>, ExactDecimal), ProblemError> {
+        let dense = u64::from(parallelism.tp) * u64::from(parallelism.cp);
+        let etp = u64::from(parallelism.etp());
+        let positive = |field, value: u32| {
+            if value == 0 || value > 1 << 20 {
+                return Err(ProblemError::setting(field, value, "expected 1 to 2^20"));
+            }
+            Ok(u64::from(value))
+        };
+        let hidden = positive("cost.shape.hidden", self.hidden)?;
+        let heads = positive("cost.shape.heads", self.heads)?;
+        let kv_heads = positive("cost.shape.kv_heads", self.kv_heads.unwrap_or(self.heads))?;
+        let qk = positive("cost.shape.qk_dim", self.qk_dim)?;
+        let v = positive("cost.shape.v_dim", self.v_dim.unwrap_or(self.qk_dim))?;
+        let width = positive("cost.shape.expert_width", self.expert_width)?;
+        let projections = 2 * hidden * (heads * qk + kv_heads * (qk + v) + heads * v);
+        let pairs = heads * (qk + v);
+        let layers: u64 = self.attention.iter().map(|kind| u64::from(kind.layers)).sum();
+        if layers == 0 || layers > 4096 {
+            return Err(ProblemError::setting(
+                "cost.shape.attention",
+                layers,
+                "expected 1 to 4096 layers in all",
+            ));
+        }
+        let unit = u128::from(layers) * u128::from(projections);
+        let kinds = self
+            .attention
+            .iter()
+            .map(|kind| AttentionKind {
+                name: kind.name.clone(),
+                alpha: ExactDecimal::ratio(u128::from(kind.layers) * u128::from(projections), unit),
+                beta: if kind.quadratic {
+                    ExactDecimal::ratio(
+                        u128::from(kind.layers) * u128::from(pairs) * u128::from(capacity),
+                        unit,
+                    )
+                } else {
+                    ExactDecimal::ZERO
+                },
+            })
+            .collect();
+        Ok((
+            kinds,
+            ExactDecimal::ratio(u128::from(6 * hidden * width) * u128::from(dense), u128::from(etp) * unit),
+        ))
+    }
+}
+
+/// Exact integer charges of the samples and layers of one instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charges {
+    scale_bits: u32,
+    num_kinds: usize,
+    attention: Vec<u64>,
+    expert: Vec<u64>,
+}
+
+/// Everything that enters a total.
+pub(crate) struct ChargeInputs<'a> {
+    pub(crate) cost: &'a ResolvedCost,
+    /// Padded tokens `[samples]`.
+    pub(crate) padded: &'a [u32],
+    /// Given cost `[samples, kinds]`.
+    pub(crate) table: Option<&'a [u32]>,
+    /// Cell capacity C of the cost formula.
+    pub(crate) capacity: u32,
+    /// Upper bound on all routed rows of one layer, padding included.
+    pub(crate) routed_rows: u128,
+}
+
+impl Charges {
+    /// The least scale that keeps rounding below 10⁻⁶, and the charges at that scale.
+    pub(crate) fn choose(inputs: &ChargeInputs<'_>) -> Result<Self, ProblemError> {
+        let bits =
+            (0..=MAX_SCALE_BITS).find(|&bits| rounding_is_small(inputs, bits)).unwrap_or(MAX_SCALE_BITS);
+        Self::at_scale(inputs, bits)
+    }
+
+    pub(crate) fn at_scale(inputs: &ChargeInputs<'_>, scale_bits: u32) -> Result<Self, ProblemError> {
+        let num_kinds = inputs.cost.kinds.len();
+        let mut attention = Vec::with_capacity(inputs.padded.len() * num_kinds);
+        let mut total = 0i128;
+        for (sample, &tokens) in inputs.padded.iter().enumerate() {
+            for (kind, weights) in inputs.cost.kinds.iter().enumerate() {
+                let charge = match inputs.table {
+                    Some(table) => Some(i128::from(table[sample * num_kinds + kind]) << scale_bits),
+                    None => attention_charge(weights, tokens, inputs.capacity, scale_bits),
+                };
+                let charge =
+                    charge.filter(|&charge| charge < EXACT_LIMIT).ok_or_else(|| ProblemError::Overflow {
+                        what: "attention cost of a sample",
+                        value: format!("sample {sample}, {tokens} tokens"),
+                    })?;
+                total += charge;
+                attention.push(charge as u64);
+            }
+        }
+        let mut expert = Vec::with_capacity(inputs.cost.gamma.len());
+        for gamma in &inputs.cost.gamma {
+            let (mantissa, exponent) = gamma.fraction();
+            let charge = mantissa
+                .checked_mul(1 << scale_bits)
+                .map(|scaled| round_half_up(scaled, 10i128.pow(exponent)))
+                .filter(|&charge| charge < EXACT_LIMIT)
+                .ok_or(ProblemError::Overflow { what: "expert weight", value: gamma.to_string() })?;
+            total = total.saturating_add(charge.saturating_mul(inputs.routed_rows as i128));
+            expert.push(charge as u64);
+        }
+        if total >= EXACT_LIMIT {
+            return Err(ProblemError::Overflow { what: "total cost", value: total.to_string() });
+        }
+        Ok(Self { scale_bits, num_kinds, attention, expert })
+    }
+
+    /// k of the scale S = 2^k.
+    pub fn scale_bits(&self) -> u32 {
+        self.scale_bits
+    }
+
+    /// Attention kinds.
+    pub fn num_kinds(&self) -> usize {
+        self.num_kinds
+    }
+
+    /// φ of one sample, `[kinds]`.
+    pub fn attention(&self, sample: usize) -> &[u64] {
+        &self.attention[sample * self.num_kinds..(sample + 1) * self.num_kinds]
+    }
+
+    /// Γ, `[layers]`: charge per routed row of a layer's peak.
+    pub fn expert(&self) -> &[u64] {
+        &self.expert
+    }
+}
+
+fn attention_charge(kind: &AttentionKind, tokens: u32, capacity: u32, scale_bits: u32) -> Option<i128> {
+    let ((alpha, alpha_exponent), (beta, beta_exponent)) = (kind.alpha.fraction(), kind.beta.fraction());
+    let exponent = alpha_exponent.max(beta_exponent);
+    let (tokens, capacity) = (i128::from(tokens), i128::from(capacity));
+    let linear = alpha.checked_mul(10i128.pow(exponent - alpha_exponent))?.checked_mul(tokens * capacity)?;
+    let quadratic = beta.checked_mul(10i128.pow(exponent - beta_exponent))?.checked_mul(tokens * tokens)?;
+    let numerator = linear.checked_add(quadratic)?.checked_mul(1 << scale_bits)?;
+    Some(round_half_up(numerator, capacity.checked_mul(10i128.pow(exponent))?))
+}
+
+/// Nearest integer to `numerator / denominator`, halves up; both nonnegative.
+fn round_half_up(numerator: i128, denominator: i128) -> i128 {
+    numerator / denominator + i128::from(numerator % denominator >= denominator - numerator % denominator)
+}
+
+fn rounding_is_small(inputs: &ChargeInputs<'_>, bits: u32) -> bool {
+    let scale = f64::from(bits).exp2();
+    let exact = |gamma: &ExactDecimal| {
+        let (mantissa, exponent) = gamma.fraction();
+        mantissa.checked_mul(1 << bits).is_some_and(|scaled| scaled % 10i128.pow(exponent) == 0)
+    };
+    let gammas =
+        inputs.cost.gamma.iter().all(|gamma| exact(gamma) || 0.5 <= ROUNDING * scale * gamma.to_f64());
+    let kinds = inputs.table.is_some()
+        || inputs.cost.kinds.iter().all(|kind| {
+            let total: f64 = inputs
+                .padded
+                .iter()
+                .map(|&tokens| {
+                    let tokens = f64::from(tokens);
+                    kind.alpha.to_f64() * tokens
+                        + kind.beta.to_f64() * tokens * tokens / f64::from(inputs.capacity)
+                })
+                .sum();
+            let rounding = 0.5 * inputs.padded.len() as f64;
+            let whole = kind.beta.is_zero() && exact(&kind.alpha);
+            whole || total == 0.0 || rounding <= ROUNDING * scale * total
+        });
+    gammas && kinds
+}

@@ -1,0 +1,239 @@
+//! The part of a job that defines the problem: topology, routing, packing, cost.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{CostModel, Parallelism, ProblemError};
+
+/// What the trainer will run: everything that defines the problem beside the recorded samples.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Parallel sizes.
+    pub topology: Parallelism,
+    /// Routing facts.
+    #[serde(default)]
+    pub routing: Routing,
+    /// Packing rules.
+    pub packing: Packing,
+    /// Cost model.
+    #[serde(default)]
+    pub cost: CostModel,
+}
+
+/// How the recorded routes are to be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Routing {
+    /// Experts chosen per token and layer.
+    pub top_k: u32,
+    /// What the trainer's padding tokens do.
+    pub pad_routes: PadRoutes,
+    /// How demand is attributed when one DP slot spans several EP groups.
+    pub attribution: Attribution,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self { top_k: 8, pad_routes: PadRoutes::None, attribution: Attribution::Exact }
+    }
+}
+
+/// Routes of padding tokens; charged in the loads, never mixed into the recorded counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PadRoutes {
+    /// Padding tokens are not routed.
+    #[default]
+    None,
+    /// Evenly over all ranks, each charged `⌈tokens·top_k/P⌉`.
+    Spread,
+    /// To logical experts `0..top_k`.
+    Arange,
+    /// To these logical experts (`top_k` different ids).
+    Fixed(Vec<u32>),
+}
+
+/// How demand is attributed when one DP slot's tokens are cut over several EP groups (m < 1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Attribution {
+    /// The window holds counts per part.
+    #[default]
+    Exact,
+    /// Counts are divided evenly over the parts: every expert figure of the plan is an estimate.
+    Spread,
+}
+
+/// Packing rules of the trainer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Packing {
+    /// Token capacity C of one cell, in padded tokens.
+    pub capacity: u32,
+    /// Each sample is padded to a multiple of this many tokens.
+    #[serde(default = "one")]
+    pub sample_multiple: u32,
+    /// Each cell is padded to a multiple m of this many tokens; C then counts as m·⌊C/m⌋.
+    #[serde(default = "one")]
+    pub cell_multiple: u32,
+    /// How many rows to run.
+    #[serde(default)]
+    pub rows: RowsPolicy,
+    /// The number of rows is a multiple of this (virtual pipelining).
+    #[serde(default = "one")]
+    pub rows_multiple: u32,
+    /// At most this many samples in a cell; unlimited when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_samples: Option<u32>,
+    /// What to do with a sample longer than the capacity.
+    #[serde(default)]
+    pub oversize: OversizePolicy,
+    /// Dummies to fill cells when there are fewer units than cells; an error when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dummies: Option<Dummies>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Packing {
+    /// Rules with a capacity and everything else at its default.
+    pub fn new(capacity: u32) -> Self {
+        Self {
+            capacity,
+            sample_multiple: 1,
+            cell_multiple: 1,
+            rows: RowsPolicy::Min,
+            rows_multiple: 1,
+            max_samples: None,
+            oversize: OversizePolicy::Error,
+            dummies: None,
+        }
+    }
+
+    /// Usable tokens of a cell: m·⌊C/m⌋.
+    pub fn cell_capacity(&self) -> u32 {
+        self.capacity / self.cell_multiple * self.cell_multiple
+    }
+}
+
+/// How many rows to run. R* is certified under every policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RowsPolicy {
+    /// The fewest rows R* (the paper's method).
+    #[default]
+    Min,
+    /// Exactly this many rows.
+    #[serde(untagged)]
+    Fixed(u32),
+    /// The R from R* on with the least score plus `row_cost` per row.
+    #[serde(untagged)]
+    Search {
+        /// Rows tried beyond R* at most.
+        extra_rows: u32,
+        /// Cost of one more row on every shard, in tokens at α = 1.
+        row_cost: crate::ExactDecimal,
+    },
+}
+
+/// What to do with a sample longer than a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OversizePolicy {
+    /// Refuse the window.
+    #[default]
+    Error,
+    /// Leave the sample out and list it in the plan.
+    Drop,
+}
+
+/// Dummy samples: zero loss, stated length, routes as the trainer's padding tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dummies {
+    /// Raw tokens of one dummy.
+    pub length: u32,
+}
+
+impl Setting {
+    /// A setting with D slots, P ranks and capacity C; everything else at its default.
+    pub fn new(dp: u32, ep: u32, capacity: u32) -> Self {
+        Self {
+            topology: Parallelism::new(dp, ep),
+            routing: Routing::default(),
+            packing: Packing::new(capacity),
+            cost: CostModel::default(),
+        }
+    }
+
+    /// Checks every field that does not depend on the window.
+    ///
+    /// # Errors
+    /// The first field out of range.
+    pub fn check(&self) -> Result<(), ProblemError> {
+        let packing = &self.packing;
+        for (field, value) in [
+            ("packing.capacity", packing.capacity),
+            ("packing.sample_multiple", packing.sample_multiple),
+            ("packing.cell_multiple", packing.cell_multiple),
+            ("packing.rows_multiple", packing.rows_multiple),
+            ("packing.max_samples", packing.max_samples.unwrap_or(1)),
+            ("packing.dummies.length", packing.dummies.map_or(1, |dummies| dummies.length)),
+        ] {
+            if value == 0 || value > 1 << 30 {
+                return Err(ProblemError::setting(field, value, "expected 1 to 2^30"));
+            }
+        }
+        if packing.cell_capacity() == 0 {
+            return Err(ProblemError::setting(
+                "packing.cell_multiple",
+                packing.cell_multiple,
+                format!("at most the capacity {}", packing.capacity),
+            ));
+        }
+        match packing.rows {
+            RowsPolicy::Fixed(rows) if rows == 0 || rows % packing.rows_multiple != 0 => {
+                Err(ProblemError::setting(
+                    "packing.rows",
+                    rows,
+                    format!("expected a positive multiple of rows_multiple = {}", packing.rows_multiple),
+                ))
+            }
+            RowsPolicy::Search { extra_rows, .. } if extra_rows > 1024 => {
+                Err(ProblemError::setting("packing.rows.extra_rows", extra_rows, "expected at most 1024"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The logical experts a padding token is routed to; `None` when it is not routed to fixed experts.
+    ///
+    /// # Errors
+    /// Ids that repeat, are out of range, or are not `top_k` many.
+    pub fn pad_experts(&self, num_experts: usize) -> Result<Option<Vec<u32>>, ProblemError> {
+        let top_k = self.routing.top_k;
+        match &self.routing.pad_routes {
+            PadRoutes::None | PadRoutes::Spread => Ok(None),
+            PadRoutes::Arange => Ok(Some((0..top_k).collect())),
+            PadRoutes::Fixed(ids) => {
+                let mut sorted = ids.clone();
+                sorted.sort_unstable();
+                sorted.dedup();
+                if sorted.len() != top_k as usize
+                    || ids.len() != sorted.len()
+                    || sorted.last().is_some_and(|&id| id as usize >= num_experts)
+                {
+                    return Err(ProblemError::setting(
+                        "routing.pad_routes.fixed",
+                        format!("{ids:?}"),
+                        format!("expected top_k = {top_k} different experts below {num_experts}"),
+                    ));
+                }
+                Ok(Some(ids.clone()))
+            }
+        }
+    }
+}
