@@ -102,6 +102,7 @@ pub struct CostModel {
 
 /// Weights in force for one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ResolvedCost {
     /// Attention kinds.
     pub kinds: Vec<AttentionKind>,

@@ -9,6 +9,7 @@ use crate::{Instance, Layout, PadRoutes, Placement, RankDemand, project};
 
 /// What is minimised, lexicographically, in scaled integers: divide by S·C for the paper's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Score {
     /// `max_g U_g`: accumulated cost of the slowest EDP shard.
     pub worst_shard: u64,
