@@ -1,0 +1,215 @@
+//! What a certificate says, and how it is written down.
+
+use std::io::{self, BufRead, Write};
+
+use crate::limits::{CheckError, Limits, Meter};
+use crate::reader::Reader;
+use crate::{Header, Statement};
+
+/// A witness for the upper side, a proof for the lower side; either may be missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Certificate {
+    /// Bins of item indices, every item in exactly one: so many bins suffice.
+    pub witness: Option<Vec<Vec<u32>>>,
+    /// The claim "at least so many cells (bins) are necessary"; at least 1.
+    pub cells_at_least: Option<u64>,
+    /// The claim "at least so many rows are necessary"; a multiple of [`Statement::rows_multiple`], at least 1.
+    pub rows_at_least: Option<u64>,
+    /// The one proof behind both claims: that [`Certificate::refuted_bins`] bins are not enough.
+    pub proof: Option<Proof>,
+}
+
+/// Why a number of bins is not enough. The rules are those of the crate's page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// The items' total size exceeds that of the bins.
+    Volume,
+    /// The items outnumber the bins' places (needs [`Statement::max_items`]).
+    Count,
+    /// `[types]`, one weight for every distinct size in decreasing order: the total weight exceeds what the bins
+    /// can hold, each at most the largest weight of a pattern.
+    Weights(Vec<u64>),
+    /// A tree of cases in preorder ("together" before "apart"), each case closed by a leaf.
+    Tree(Vec<TreeNode>),
+}
+
+/// One node of a [`Proof::Tree`]. Types are those of the node; see [`crate::Node`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TreeNode {
+    /// Either some bin holds an item of both types (two items if they are the same type): "together";
+    /// or no bin does: "apart".
+    Branch(u32, u32),
+    /// No packing of this node's items exists.
+    Leaf(Leaf),
+}
+
+/// Weights and cuts that close a case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leaf {
+    /// `[types of the node]`, weight of one item of the type; may be negative.
+    pub weights: Vec<i64>,
+    /// Rank-1 cuts, each lowering the value of patterns.
+    pub cuts: Vec<Cut>,
+}
+
+/// A rank-1 cut: a pattern a loses `scale · ⌊Σ multiplier_t · a_t / denominator⌋`, all items together the same of
+/// their demands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// Positive factor, in units of the leaf's weights.
+    pub scale: u64,
+    /// Positive denominator.
+    pub denominator: u32,
+    /// (type, positive multiplier) in increasing order of types; at least one.
+    pub multipliers: Vec<(u32, u32)>,
+}
+
+impl Certificate {
+    /// The number of bins the proof must refute: B − 1 for "at least B cells", D·(R − v) for "at least R rows", the
+    /// larger for both; `None` without a claim, or where a claim is 0 or too large for any statement.
+    pub fn refuted_bins(&self, statement: &Statement) -> Option<u64> {
+        let cells = self.cells_at_least.map(|cells| cells.checked_sub(1));
+        let rows = self
+            .rows_at_least
+            .map(|rows| rows.checked_sub(statement.rows_multiple)?.checked_mul(statement.slots));
+        match (cells, rows) {
+            (None, None) => None,
+            (Some(one), None) | (None, Some(one)) => one,
+            (Some(cells), Some(rows)) => Some(cells?.max(rows?)),
+        }
+    }
+
+    /// Writes the certificate of this statement.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, statement: &Statement, mut out: impl Write) -> io::Result<()> {
+        Header::of(statement).write_to(&mut out)?;
+        if let Some(cells) = self.cells_at_least {
+            writeln!(out, "cells-at-least {cells}")?;
+        }
+        if let Some(rows) = self.rows_at_least {
+            writeln!(out, "rows-at-least {rows}")?;
+        }
+        if let Some(bins) = &self.witness {
+            writeln!(out, "witness {}", bins.len())?;
+            for bin in bins {
+                write_line(&mut out, "bin", bin)?;
+            }
+        }
+        match &self.proof {
+            None => {}
+            Some(Proof::Volume) => writeln!(out, "volume")?,
+            Some(Proof::Count) => writeln!(out, "count")?,
+            Some(Proof::Weights(weights)) => write_line(&mut out, "weights", weights)?,
+            Some(Proof::Tree(nodes)) => {
+                writeln!(out, "tree")?;
+                nodes.iter().try_for_each(|node| node.write_to(&mut out))?;
+            }
+        }
+        writeln!(out, "end")
+    }
+
+    /// The text of the certificate of this statement.
+    pub fn to_text(&self, statement: &Statement) -> String {
+        let mut text = Vec::new();
+        self.write_to(statement, &mut text).expect("a vector takes every byte");
+        String::from_utf8(text).expect("words and digits are ASCII")
+    }
+
+    /// Reads a certificate without judging it: only the grammar is enforced.
+    ///
+    /// # Errors
+    /// [`CheckError::Invalid`] for text outside the grammar, [`CheckError::NotChecked`] past a limit,
+    /// [`CheckError::Unreadable`] for an error of the source.
+    pub fn parse(text: impl BufRead, limits: &Limits) -> Result<(Header, Self), CheckError> {
+        let (mut reader, mut meter) = (Reader::new(text), Meter::new(limits));
+        let header = Header::read(&mut reader, &mut meter)?;
+        let mut parsed = Self::default();
+        reader.advance(&mut meter)?;
+        if reader.word == "cells-at-least" {
+            parsed.cells_at_least = Some(reader.single()?);
+            reader.advance(&mut meter)?;
+        }
+        if reader.word == "rows-at-least" {
+            parsed.rows_at_least = Some(reader.single()?);
+            reader.advance(&mut meter)?;
+        }
+        if reader.word == "witness" {
+            let mut bins = Vec::new();
+            for _ in 0..reader.single::<u64>()? {
+                reader.advance(&mut meter)?;
+                if reader.word != "bin" {
+                    return reader.invalid("expected \"bin\"");
+                }
+                meter.hold(size_of::<Vec<u32>>() + 4 * reader.values.len())?;
+                bins.push(reader.list()?);
+            }
+            parsed.witness = Some(bins);
+            reader.advance(&mut meter)?;
+        }
+        parsed.proof = match reader.word.as_str() {
+            "volume" => Some(Proof::Volume),
+            "count" => Some(Proof::Count),
+            "weights" => Some(Proof::Weights(reader.list()?)),
+            "tree" => Some(Proof::Tree(TreeNode::read_all(&mut reader, &mut meter)?)),
+            _ => None,
+        };
+        if parsed.proof.is_some() {
+            reader.advance(&mut meter)?;
+        }
+        if reader.word != "end" {
+            return reader.invalid(format!("\"{}\" is out of place", reader.word));
+        }
+        reader.finish()?;
+        Ok((header, parsed))
+    }
+}
+
+impl TreeNode {
+    /// Writes one node of a tree: provers may stream a tree, node by node.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::Branch(i, j) => writeln!(out, "branch {i} {j}"),
+            Self::Leaf(leaf) => {
+                write!(out, "leaf {}", leaf.cuts.len())?;
+                write_line(out, "", &leaf.weights)?;
+                for cut in &leaf.cuts {
+                    write!(out, "cut {} {}", cut.scale, cut.denominator)?;
+                    cut.multipliers
+                        .iter()
+                        .try_for_each(|(kind, multiplier)| write!(out, " {kind} {multiplier}"))?;
+                    writeln!(out)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn read_all(reader: &mut Reader<impl BufRead>, meter: &mut Meter) -> Result<Vec<Self>, CheckError> {
+        let (mut nodes, mut open) = (Vec::new(), 1_u64);
+        while open > 0 {
+            reader.advance(meter)?;
+            meter.hold(2 * size_of::<Self>())?;
+            if reader.word == "leaf" {
+                nodes.push(Self::Leaf(reader.leaf(meter)?));
+                open -= 1;
+            } else if let ("branch", [i, j]) = (reader.word.as_str(), &reader.list()?[..]) {
+                nodes.push(Self::Branch(*i, *j));
+                open += 1;
+            } else {
+                return reader.invalid("expected \"branch\" with two types, or \"leaf\"");
+            }
+        }
+        Ok(nodes)
+    }
+}
+
+fn write_line(out: &mut impl Write, word: &str, values: &[impl std::fmt::Display]) -> io::Result<()> {
+    write!(out, "{word}")?;
+    values.iter().try_for_each(|value| write!(out, " {value}"))?;
+    writeln!(out)
+}

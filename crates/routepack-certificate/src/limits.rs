@@ -1,0 +1,106 @@
+//! What a check may spend, and how it ends.
+
+use std::fmt;
+
+use crate::StatementError;
+
+/// What a check may spend. Past a limit the answer is [`CheckError::NotChecked`], never "valid".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes held at once by the checker's tables.
+    pub max_memory: u64,
+    /// Steps: numbers read, table entries made, search nodes visited.
+    pub max_steps: u64,
+}
+
+impl Default for Limits {
+    /// 2 GiB and 10⁹ steps.
+    fn default() -> Self {
+        Self { max_memory: 2 << 30, max_steps: 1_000_000_000 }
+    }
+}
+
+/// Why a certificate was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckError {
+    /// The statement itself is meaningless.
+    Statement(StatementError),
+    /// The certificate is malformed, is for another statement, or proves less than it claims.
+    Invalid {
+        /// Line of the text, from 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// A limit was reached: neither accepted nor refused.
+    NotChecked {
+        /// `"steps"` or `"bytes of memory"`.
+        resource: &'static str,
+        /// The limit in that unit.
+        limit: u64,
+        /// At least so many are needed.
+        needed: u64,
+    },
+    /// The source could not be read.
+    Unreadable(String),
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Statement(error) => write!(f, "{error}"),
+            Self::Invalid { line, why } => write!(f, "line {line}: {why}"),
+            Self::NotChecked { resource, limit, needed } => {
+                write!(f, "not checked: needs {needed} or more {resource}, the limit is {limit}")
+            }
+            Self::Unreadable(why) => write!(f, "unreadable: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CheckError {}
+
+impl From<StatementError> for CheckError {
+    fn from(error: StatementError) -> Self {
+        Self::Statement(error)
+    }
+}
+
+/// Counts what is spent against the limits.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    limits: Limits,
+    /// Steps so far.
+    pub(crate) steps: u64,
+    /// Bytes held now.
+    pub(crate) held: u64,
+    /// Most bytes held at once.
+    pub(crate) peak: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { limits: *limits, steps: 0, held: 0, peak: 0 }
+    }
+
+    pub(crate) fn step(&mut self, steps: usize) -> Result<(), CheckError> {
+        self.steps = self.steps.saturating_add(steps as u64);
+        let (limit, needed) = (self.limits.max_steps, self.steps);
+        if needed > limit { Err(CheckError::NotChecked { resource: "steps", limit, needed }) } else { Ok(()) }
+    }
+
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), CheckError> {
+        self.held = self.held.saturating_add(bytes as u64);
+        self.peak = self.peak.max(self.held);
+        let (limit, needed) = (self.limits.max_memory, self.held);
+        if needed > limit {
+            Err(CheckError::NotChecked { resource: "bytes of memory", limit, needed })
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn free(&mut self, bytes: usize) {
+        self.held -= bytes as u64;
+    }
+}
