@@ -68,9 +68,7 @@ pub fn exp(x: f64) -> f64 {
         .as_chunks::<2>()
         .0
         .iter()
-        .fold((0.0, 0.0), |(odd, even), [to_odd, to_even]| {
-            (odd * z + to_odd, even * z + to_even)
-        });
+        .fold((0.0, 0.0), |(odd, even), [to_odd, to_even]| (odd * z + to_odd, even * z + to_even));
     let power = 1.0 + (r + z * (even + r * odd));
     // In two steps: 2^k alone may be subnormal or infinite where the product is not.
     let k = k as i64;
@@ -90,11 +88,7 @@ pub fn ln(x: f64) -> f64 {
         return x;
     }
     // Subnormal numbers are lifted to normal ones first.
-    let (x, lift) = if x < f64::MIN_POSITIVE {
-        (x * power_of_two(54), 54)
-    } else {
-        (x, 0)
-    };
+    let (x, lift) = if x < f64::MIN_POSITIVE { (x * power_of_two(54), 54) } else { (x, 0) };
     let bits = x.to_bits();
     let mut k = (bits >> 52) as i64 - 1023 - lift;
     let mut m = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));
@@ -119,27 +113,19 @@ fn power_of_two(k: i64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)] // exact values are meant
 mod tests {
     use super::*;
 
     fn relative_error(ours: f64, theirs: f64) -> f64 {
-        if ours == theirs {
-            0.0
-        } else {
-            ((ours - theirs) / theirs).abs()
-        }
+        if ours == theirs { 0.0 } else { ((ours - theirs) / theirs).abs() }
     }
 
     #[test]
     fn exp_agrees_with_the_system_library() {
         for i in -70_000..70_000 {
             let x = f64::from(i) * 0.010_001;
-            assert!(
-                relative_error(exp(x), x.exp()) < 2f64.powi(-51),
-                "{x}: {} {}",
-                exp(x),
-                x.exp()
-            );
+            assert!(relative_error(exp(x), x.exp()) < 2f64.powi(-51), "{x}: {} {}", exp(x), x.exp());
             let x = f64::from(i) * 1.3e-6;
             assert!(relative_error(exp(x), x.exp()) < 2f64.powi(-51), "{x}");
         }
@@ -149,22 +135,12 @@ mod tests {
     fn ln_agrees_with_the_system_library() {
         let mut x = 5e-324;
         while x < 1e308 {
-            assert!(
-                relative_error(ln(x), x.ln()) < 2f64.powi(-51),
-                "{x}: {} {}",
-                ln(x),
-                x.ln()
-            );
+            assert!(relative_error(ln(x), x.ln()) < 2f64.powi(-51), "{x}: {} {}", ln(x), x.ln());
             x = x * 1.001 + 5e-324;
         }
         for i in -50_000..50_000 {
             let x = 1.0 + f64::from(i) * 1.7e-6;
-            assert!(
-                relative_error(ln(x), x.ln()) < 2f64.powi(-51),
-                "{x}: {} {}",
-                ln(x),
-                x.ln()
-            );
+            assert!(relative_error(ln(x), x.ln()) < 2f64.powi(-51), "{x}: {} {}", ln(x), x.ln());
         }
     }
 

@@ -49,10 +49,7 @@ impl Stream {
         for (word, i) in bytes.chunks_exact_mut(8).zip(1..) {
             word.copy_from_slice(&mix(seed.wrapping_add(GOLDEN.wrapping_mul(i))).to_le_bytes());
         }
-        Self {
-            key: seed,
-            generator: Xoshiro256PlusPlus::from_seed(bytes),
-        }
+        Self { key: seed, generator: Xoshiro256PlusPlus::from_seed(bytes) }
     }
 
     /// The child of that index: an independent stream, the same whatever was drawn from this one.
@@ -101,10 +98,7 @@ impl Stream {
     /// If the range is empty.
     #[inline]
     pub fn range(&mut self, range: Range<u64>) -> u64 {
-        assert!(
-            range.start < range.end,
-            "a number in the empty range {range:?} was asked for"
-        );
+        assert!(range.start < range.end, "a number in the empty range {range:?} was asked for");
         range.start + self.below(range.end - range.start)
     }
 
@@ -141,6 +135,7 @@ fn mix(word: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp)] // exact values are meant
 mod tests {
     use std::collections::{BTreeMap, HashSet};
 
@@ -152,58 +147,29 @@ mod tests {
         let words = |mut stream: Stream| [stream.next_u64(), stream.next_u64(), stream.next_u64()];
         assert_eq!(
             words(Stream::new(0)),
-            [
-                0x5317_5d61_490b_23df,
-                0x61da_6f3d_c380_d507,
-                0x5c0f_df91_ec9a_7bfc
-            ]
+            [0x5317_5d61_490b_23df, 0x61da_6f3d_c380_d507, 0x5c0f_df91_ec9a_7bfc]
         );
         assert_eq!(
             words(Stream::new(2026)),
-            [
-                0x6d4f_f061_9c33_9b97,
-                0x9d34_f449_7825_b7a7,
-                0xb8d2_5ad9_6777_0acd
-            ]
+            [0x6d4f_f061_9c33_9b97, 0x9d34_f449_7825_b7a7, 0xb8d2_5ad9_6777_0acd]
         );
         assert_eq!(
             words(Stream::new(7).child(3)),
-            [
-                0x2fa6_ae87_e9d0_a56c,
-                0x67ac_30b8_e084_a41b,
-                0x972c_fbf3_e874_e873
-            ]
+            [0x2fa6_ae87_e9d0_a56c, 0x67ac_30b8_e084_a41b, 0x972c_fbf3_e874_e873]
         );
         assert_eq!(
             words(Stream::new(7).child(3).child(5)),
-            [
-                0xeaef_d0d0_30e3_50d7,
-                0x1b09_a0d4_85d5_0bf3,
-                0xfdb3_bb81_629e_5b31
-            ]
+            [0xeaef_d0d0_30e3_50d7, 0x1b09_a0d4_85d5_0bf3, 0xfdb3_bb81_629e_5b31]
         );
         assert_eq!(
             words(Stream::new(u64::MAX).child(u64::MAX)),
-            [
-                0x78e4_9a71_df64_b740,
-                0xe731_4b07_e537_41f8,
-                0xd790_079d_ed7a_38a5
-            ]
+            [0x78e4_9a71_df64_b740, 0xe731_4b07_e537_41f8, 0xd790_079d_ed7a_38a5]
         );
 
         let mut stream = Stream::new(1);
         assert_eq!(
             [1, 2, 10, 1000, 1 << 40, 3 << 62, u64::MAX, 10].map(|n| stream.below(n)),
-            [
-                0,
-                1,
-                1,
-                746,
-                203_056_237_446,
-                8_169_309_650_686_581_363,
-                18_204_613_561_675_945_222,
-                5
-            ]
+            [0, 1, 1, 746, 203_056_237_446, 8_169_309_650_686_581_363, 18_204_613_561_675_945_222, 5]
         );
 
         let mut order = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
@@ -241,10 +207,7 @@ mod tests {
         }
         // Binomial(60 000, 1/6): sd 91.
         assert_eq!(seen.len(), 6);
-        assert!(
-            seen.values().all(|count| (count - 10_000).abs() < 5 * 91),
-            "{seen:?}"
-        );
+        assert!(seen.values().all(|count| (count - 10_000).abs() < 5 * 91), "{seen:?}");
     }
 
     #[test]
@@ -256,10 +219,7 @@ mod tests {
         for _ in 0..30_000 {
             thirds[(stream.below(n) >> 62) as usize] += 1;
         }
-        assert!(
-            thirds.iter().all(|count| (count - 10_000).abs() < 5 * 82),
-            "{thirds:?}"
-        );
+        assert!(thirds.iter().all(|count| (count - 10_000).abs() < 5 * 82), "{thirds:?}");
         assert!((0..1000).all(|_| stream.below(1) == 0));
         assert!((0..1000).all(|_| (17..19).contains(&stream.range(17..19))));
         assert!((0..1000).all(|_| stream.range(0..u64::MAX) < u64::MAX));
@@ -317,9 +277,6 @@ mod tests {
                 *count += (agree >> bit & 1) as i32;
             }
         }
-        assert!(
-            same.iter().all(|count| (count - 5_000).abs() < 5 * 50),
-            "{same:?}"
-        );
+        assert!(same.iter().all(|count| (count - 5_000).abs() < 5 * 50), "{same:?}");
     }
 }
