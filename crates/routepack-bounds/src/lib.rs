@@ -1,1 +1,19 @@
-//! Lower bounds on placement peaks and on the cost of layouts, as formulas over integers.
+#![doc = include_str!("../README.md")]
+#![allow(clippy::doc_markdown, reason = "the headers hold formulas")]
+
+mod aggregate;
+mod attention_bound;
+mod expert_peaks;
+mod layout_bound;
+mod levelling;
+mod peak_bounds;
+mod pigeonhole;
+mod slot_pigeonhole;
+
+pub use aggregate::aggregate;
+pub use attention_bound::{AttentionBound, attention_bounds};
+pub use expert_peaks::{ExpertPeaks, given_placement, placement_free};
+pub use layout_bound::{LayoutBound, layout_bound};
+pub use peak_bounds::{PeakBounds, peak_bounds};
+pub use pigeonhole::pigeonhole;
+pub use slot_pigeonhole::slot_pigeonhole;

@@ -1,0 +1,162 @@
+//! Bounds on the attention cost of one kind, summed over rows and slot groups.
+//!
+//! Problem: N row-groups (R rows × slot groups) of m cells each; every unit u (tokens t, charge φ) in one cell of at
+//! most C' tokens, no cell empty; M_b = the largest cell value (Σ φ) of row-group b. Bound Σ_b M_b from below.
+//! Symbols: c_1 ≥ c_2 ≥ … the cell values of a layout; K the units no two of which fit one cell.
+//!
+//! 1. *Average*: a maximum is at least the mean of its m cells: Σ_b M_b ≥ ⌈Σφ/m⌉.
+//! 2. *Integrality*: the m(k−1)+1 most valuable cells lie in at least k row-groups, so the k-th largest M is at least
+//!    c_{m(k−1)+1}, and c_j ≥ f_j for each of: (a) if at most h units of a set fit one cell, the h(j−1)+1 most valuable
+//!    of the set lie in at least j cells, so f_j = the (h(j−1)+1)-th largest φ of the set (sets: t > C'/(h+1); K for
+//!    h = 1; every unit where a cell holds at most h samples); (b) the cells from the j-th on hold a unit each, so
+//!    f_j = the (N·m−j+1)-th smallest φ. Bound: F = Σ_k f_{m(k−1)+1}, f the largest of them.
+//! 3. *Levelled*: no cell is worth more than some a: a cell with unit i of K at most φ_i + fill(C'−t_i), one without at
+//!    most fill(C'), fill(c) = ⌊c · the largest φ/t outside K⌋. Then Σ_b m·M_b = Σφ + Σ over cells of (M_b − value) ≥
+//!    Σφ + Σ (M_b − a)⁺. Sorted, the M_b (each m times) are at least the f above (each m times), and a sum of (x − y)⁺
+//!    over a matching of two multisets is least when both are sorted (convexity). So
+//!    Σ_b M_b ≥ ⌈(Σφ + Σ_j (f_{m⌈j/m⌉−m+1} − a_j)⁺)/m⌉, both sorted descending.
+//!
+//! No layout exists if K outnumbers the cells, or cells the units; any number is then a bound.
+//! Complexity: O(n log n + n·16) per kind. Reference: DESIGN §1.3; 2(a) for h > 1, 2(b) and 3 are derived here.
+
+use routepack_problem::Instance;
+
+use crate::peak_bounds::saturate;
+
+/// Sets of units of which at most h fit one cell are tried for h up to this.
+const MAX_PER_CELL: u64 = 16;
+
+/// Lower bounds on Σ over rows and slot groups of the slowest slot's charge, one attention kind, in scaled integers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttentionBound {
+    /// ⌈total/m⌉.
+    pub average: u64,
+    /// Units that cannot share a cell occupy several row-groups.
+    pub integrality: u64,
+    /// Average plus what the slots beside a heavy unit cannot fill.
+    pub levelled: u64,
+}
+
+impl AttentionBound {
+    /// The largest of the three.
+    pub fn best(&self) -> u64 {
+        self.average.max(self.integrality).max(self.levelled)
+    }
+}
+
+/// Units of an instance as this bound sees them.
+struct Unit {
+    tokens: u64,
+    charge: u64,
+    /// Whether no two of the units so marked fit one cell.
+    alone: bool,
+}
+
+/// The bounds of every attention kind, `[kinds]`, for layouts of R = `rows` rows; one part of the DP slot's tokens.
+pub fn attention_bounds(instance: &Instance, rows: usize) -> Vec<AttentionBound> {
+    let topology = instance.topology();
+    let width = topology.slots_per_shard();
+    let groups = rows * topology.num_groups();
+    let capacity = u64::from(instance.cell_capacity());
+    let max_samples = instance.setting().packing.max_samples;
+    let alone = conflicting_units(instance);
+    (0..instance.charges().num_kinds())
+        .map(|kind| {
+            let mut units: Vec<Unit> = (0..instance.num_units())
+                .map(|unit| Unit {
+                    tokens: instance.unit_tokens(unit),
+                    charge: unit_charge(instance, unit, kind),
+                    alone: alone[unit],
+                })
+                .collect();
+            units.sort_unstable_by_key(|unit| std::cmp::Reverse((unit.charge, unit.tokens, unit.alone)));
+            let total: u128 = units.iter().map(|unit| u128::from(unit.charge)).sum();
+            let heavy = cell_values(&units, capacity, max_samples, width, groups);
+            let unfilled = unfilled(&units, capacity, width, &heavy);
+            AttentionBound {
+                average: saturate(total.div_ceil(width as u128)),
+                integrality: saturate(heavy.iter().map(|&value| u128::from(value)).sum()),
+                levelled: saturate((total + unfilled).div_ceil(width as u128)),
+            }
+        })
+        .collect()
+}
+
+/// Marks a largest-first set of units no two of which fit one cell: all if a cell holds one sample, else every unit
+/// of more than half a cell and one more if it does not fit beside the smallest of them.
+pub(crate) fn conflicting_units(instance: &Instance) -> Vec<bool> {
+    let n = instance.num_units();
+    if instance.setting().packing.max_samples == Some(1) {
+        return vec![true; n];
+    }
+    let capacity = u64::from(instance.cell_capacity());
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by_key(|&unit| std::cmp::Reverse(instance.unit_tokens(unit)));
+    let mut alone = vec![false; n];
+    let mut previous = capacity;
+    for unit in order {
+        let tokens = instance.unit_tokens(unit);
+        // The two smallest of the set, hence any two, are together longer than a cell.
+        if tokens + previous <= capacity {
+            break;
+        }
+        alone[unit] = true;
+        previous = tokens;
+    }
+    alone
+}
+
+fn unit_charge(instance: &Instance, unit: usize, kind: usize) -> u64 {
+    instance.unit(unit).iter().map(|&sample| instance.charges().attention(sample as usize)[kind]).sum()
+}
+
+/// f at j = 1, m+1, 2m+1, …: lower bounds on the most valuable cell of the k-th row-group, descending, `[groups]`.
+fn cell_values(
+    units: &[Unit],
+    capacity: u64,
+    max_samples: Option<u32>,
+    width: usize,
+    groups: usize,
+) -> Vec<u64> {
+    let cells = width * groups;
+    // (b): the smallest charges, as every cell holds a unit.
+    let mut values: Vec<u64> = (0..groups)
+        .map(|group| {
+            let from_below = cells - group * width;
+            units.len().checked_sub(from_below).map_or(0, |index| units[index].charge)
+        })
+        .collect();
+    // (a): sets of which at most h fit one cell, most valuable first.
+    for h in 1..=MAX_PER_CELL {
+        let all = max_samples.is_some_and(|limit| u64::from(limit) <= h);
+        let set =
+            units.iter().filter(|unit| all || unit.tokens * (h + 1) > capacity || (h == 1 && unit.alone));
+        for (value, unit) in values.iter_mut().zip(set.step_by(h as usize * width)) {
+            *value = (*value).max(unit.charge);
+        }
+    }
+    values
+}
+
+/// Σ_j (f_j − a_j)⁺: what cannot be filled beside the heavy cells.
+fn unfilled(units: &[Unit], capacity: u64, width: usize, heavy: &[u64]) -> u128 {
+    let (charge, tokens) = units
+        .iter()
+        .filter(|unit| !unit.alone)
+        .map(|unit| (u128::from(unit.charge), u128::from(unit.tokens)))
+        .max_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)))
+        .unwrap_or((0, 1));
+    let fill = |space: u64| u128::from(space) * charge / tokens;
+    let mut at_most: Vec<u128> = units
+        .iter()
+        .filter(|unit| unit.alone)
+        .map(|unit| u128::from(unit.charge) + fill(capacity - unit.tokens))
+        .collect();
+    at_most.resize((width * heavy.len()).max(at_most.len()), fill(capacity));
+    at_most.sort_unstable_by(|a, b| b.cmp(a));
+    at_most
+        .chunks(width)
+        .zip(heavy)
+        .flat_map(|(cells, &value)| cells.iter().map(move |&cell| u128::from(value).saturating_sub(cell)))
+        .sum()
+}

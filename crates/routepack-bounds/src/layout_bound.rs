@@ -1,0 +1,73 @@
+//! Lower bounds on every component of the score of a layout with R rows (DESIGN §1.3).
+//!
+//! Symbols: G shards = slot groups × parts; A attention, X expert cost; U_g = Σ_r (A + X).
+//! 1. Attention: per kind the best of [`attention_bounds`]; the parts of a slot group are charged the same attention, so
+//!    Σ_{r,g} A ≥ parts × their sum over kinds.
+//! 2. Expert: Σ_{r,g} X ≥ Σ over parts and layers of Γ_l × the bound on the charged peaks ([`ExpertPeaks`]).
+//! 3. Total: Σ_g U_g ≥ 1 + 2.
+//! 4. Worst shard: of each part, the slot groups' U sum to at least A (one part) + X (that part), and the largest is at
+//!    least the average; or one slot's units decide ([`slot_pigeonhole`]).
+//! 5. Worst row-shard: ⌈worst shard / R⌉, or the heaviest unit.
+//!
+//! Complexity: that of its terms. Every term is a function of the inputs alone, so a report can recompute it.
+
+use routepack_problem::Instance;
+
+use crate::peak_bounds::saturate;
+use crate::{AttentionBound, ExpertPeaks, attention_bounds, slot_pigeonhole};
+
+/// Lower bounds on the score of any layout with the given number of rows, in scaled integers, and their terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayoutBound {
+    /// On Σ over rows and shards of attention A.
+    pub attention: u64,
+    /// On Σ over rows and shards of expert cost X.
+    pub expert: u64,
+    /// On `Σ_g U_g`.
+    pub total: u64,
+    /// On `max_g U_g`: the better of `average_shard` and `heaviest_slot`.
+    pub worst_shard: u64,
+    /// On `max_{r,g} J`.
+    pub worst_row: u64,
+    /// Terms of `attention`, one a kind, one part.
+    pub attention_kinds: Vec<AttentionBound>,
+    /// On `max_g U_g`, as the average over the shards of the worst part.
+    pub average_shard: u64,
+    /// On `max_g U_g`, from the units of one DP slot.
+    pub heaviest_slot: u64,
+}
+
+/// The bounds for layouts of R = `rows` rows whose charged peaks are at least `peaks`.
+///
+/// With `peaks` from [`crate::given_placement`] they hold for that placement, from [`crate::placement_free`] for any.
+///
+/// # Panics
+/// `peaks` has other dimensions than the instance, or `rows` is 0.
+pub fn layout_bound(instance: &Instance, peaks: &ExpertPeaks, rows: usize) -> LayoutBound {
+    let topology = instance.topology();
+    let (parts, groups) = (topology.num_parts(), topology.num_groups());
+    assert_eq!((peaks.num_parts(), peaks.num_layers()), (parts, instance.num_layers()), "[parts][layers]");
+    let attention_kinds = attention_bounds(instance, rows);
+    let attention: u128 = attention_kinds.iter().map(|bound| u128::from(bound.best())).sum();
+    let expert: Vec<u128> = (0..parts)
+        .map(|part| {
+            let weights = instance.charges().expert().iter().enumerate();
+            weights.map(|(layer, &gamma)| u128::from(gamma) * u128::from(peaks.best(part, layer))).sum()
+        })
+        .collect();
+    let all_expert: u128 = expert.iter().sum();
+    let average_shard =
+        expert.iter().map(|expert| (attention + expert).div_ceil(groups as u128)).max().unwrap_or(0);
+    let (heaviest_slot, heaviest_unit) = slot_pigeonhole(instance, rows);
+    let worst_shard = saturate(average_shard).max(heaviest_slot);
+    LayoutBound {
+        attention: saturate(attention * parts as u128),
+        expert: saturate(all_expert),
+        total: saturate(attention * parts as u128 + all_expert),
+        worst_shard,
+        worst_row: worst_shard.div_ceil(rows as u64).max(heaviest_unit),
+        attention_kinds,
+        average_shard: saturate(average_shard),
+        heaviest_slot,
+    }
+}
