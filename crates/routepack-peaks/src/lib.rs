@@ -1,1 +1,12 @@
-//! Incremental loads, peaks and their deltas: the hot kernels of layout search.
+#![doc = include_str!("../README.md")]
+
+mod demand;
+mod error;
+mod kernels;
+mod loads;
+mod pads;
+mod scalar;
+
+pub use demand::Demand;
+pub use error::PeaksError;
+pub use loads::{Exchange, Loads};

@@ -1,0 +1,247 @@
+//! Loads of every block, their costs, and exchanges between blocks.
+
+use crate::demand::{Demand, Values};
+use crate::kernels::{Blocks, Chunk, PadShift, Rows, block_cost};
+use crate::pads::{Pads, part_tokens};
+
+/// Loads W and costs X of blocks: a block is one row and slot group, numbered as the caller likes.
+///
+/// Layout `[block][part][chunk of 16 layers][rank][16 layers]`, u32 routed rows. A part of a block is one EDP shard's
+/// share of a row. Always belongs to one [`Demand`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Loads {
+    /// Padding to fixed experts included, spread padding not.
+    pub(crate) values: Vec<Chunk<u32>>,
+    /// X, `[block][part]`.
+    costs: Vec<u64>,
+    /// `[block]`.
+    pad_tokens: Vec<u64>,
+}
+
+impl Clone for Loads {
+    fn clone(&self) -> Self {
+        Self { values: self.values.clone(), costs: self.costs.clone(), pad_tokens: self.pad_tokens.clone() }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.values.clone_from(&source.values);
+        self.costs.clone_from(&source.costs);
+        self.pad_tokens.clone_from(&source.pad_tokens);
+    }
+}
+
+impl Loads {
+    /// Padding tokens of a block.
+    pub fn pad_tokens(&self, block: usize) -> u64 {
+        self.pad_tokens[block]
+    }
+
+    /// Blocks.
+    pub fn num_blocks(&self) -> usize {
+        self.pad_tokens.len()
+    }
+}
+
+/// One unit leaves block `from` for block `to`, and perhaps one comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// The block the first unit leaves.
+    pub from: usize,
+    /// The other block.
+    pub to: usize,
+    /// Unit that goes from `from` to `to`.
+    pub leaves: Option<usize>,
+    /// Unit that goes from `to` to `from`.
+    pub comes: Option<usize>,
+    /// Padding tokens of `from` and `to` afterwards; ignored unless the demand charges padding.
+    pub pad_tokens: [u64; 2],
+}
+
+impl Exchange {
+    /// The exchange that undoes this one, given the padding tokens of both blocks before it.
+    #[must_use]
+    pub fn reversed(&self, pad_tokens: [u64; 2]) -> Self {
+        Self { leaves: self.comes, comes: self.leaves, pad_tokens, ..*self }
+    }
+}
+
+impl Demand {
+    /// Loads of `num_blocks` empty blocks.
+    pub fn empty_loads(&self, num_blocks: usize) -> Loads {
+        let parts = num_blocks * self.shape.parts;
+        Loads {
+            values: vec![[0; crate::kernels::LANES]; parts * self.shape.stride()],
+            costs: vec![0; parts],
+            pad_tokens: vec![0; num_blocks],
+        }
+    }
+
+    /// X of one block and part: `Σ_l Γ_l · max_p W`.
+    #[inline]
+    pub fn cost(&self, loads: &Loads, block: usize, part: usize) -> u64 {
+        loads.costs[block * self.shape.parts + part]
+    }
+
+    /// W of one block, part, layer and rank, padding included, in routed rows.
+    pub fn load(&self, loads: &Loads, block: usize, part: usize, layer: usize, rank: usize) -> u64 {
+        let (chunk, lane) = self.shape.place(layer, rank);
+        let chunk = (block * self.shape.parts + part) * self.shape.stride() + chunk;
+        let tokens = part_tokens(loads.pad_tokens[block], part, self.shape);
+        u64::from(loads.values[chunk][lane]) + self.pads.spread_rows(tokens, self.shape)
+    }
+
+    /// Adds a unit to a block that holds `pad_tokens` padding tokens afterwards.
+    pub fn insert(&self, loads: &mut Loads, block: usize, unit: usize, pad_tokens: u64) {
+        for part in 0..self.shape.parts {
+            let values = &mut loads.values[self.loads_range(block, part)];
+            match &self.values {
+                Values::Narrow(demand) => add(values, &demand[self.range(Some(unit), part)]),
+                Values::Wide(demand) => add(values, &demand[self.range(Some(unit), part)]),
+            }
+        }
+        self.repad(loads, block, pad_tokens);
+    }
+
+    /// X of both blocks in one part after an exchange; nothing changes.
+    ///
+    /// # Panics
+    /// Both blocks are the same, or there is no such block or unit.
+    #[inline]
+    pub fn exchange_costs(&self, loads: &Loads, part: usize, exchange: &Exchange) -> [u64; 2] {
+        match &self.values {
+            Values::Narrow(values) => self.exchange_costs_of(values, loads, part, exchange),
+            Values::Wide(values) => self.exchange_costs_of(values, loads, part, exchange),
+        }
+    }
+
+    #[inline]
+    fn exchange_costs_of<T: Rows>(
+        &self,
+        values: &[Chunk<T>],
+        loads: &Loads,
+        part: usize,
+        exchange: &Exchange,
+    ) -> [u64; 2] {
+        assert_ne!(exchange.from, exchange.to, "an exchange is between two blocks");
+        let blocks = Blocks {
+            ranks: self.shape.ranks,
+            a: &loads.values[self.loads_range(exchange.from, part)],
+            b: &loads.values[self.loads_range(exchange.to, part)],
+            weights: &self.weights,
+        };
+        let leaves = &values[self.range(exchange.leaves, part)];
+        let comes = &values[self.range(exchange.comes, part)];
+        let tokens = exchange.pad_tokens.map(|tokens| part_tokens(tokens, part, self.shape));
+        match &self.pads {
+            Pads::None => T::exchange(blocks, leaves, comes),
+            Pads::Spread { .. } => {
+                let [a, b] = T::exchange(blocks, leaves, comes);
+                let [pads_a, pads_b] = tokens.map(|tokens| self.pads.spread_cost(tokens, self.shape));
+                [a + pads_a, b + pads_b]
+            }
+            Pads::Fixed(experts) => {
+                let before = [exchange.from, exchange.to]
+                    .map(|block| part_tokens(loads.pad_tokens[block], part, self.shape));
+                let gains = [0, 1].map(|side| (tokens[side].wrapping_sub(before[side])) as u32);
+                T::padded_exchange(blocks, leaves, comes, PadShift { experts, gains })
+            }
+        }
+    }
+
+    /// Makes an exchange, in all parts.
+    ///
+    /// # Panics
+    /// Both blocks are the same, or there is no such block or unit.
+    pub fn exchange(&self, loads: &mut Loads, exchange: &Exchange) {
+        assert_ne!(exchange.from, exchange.to, "an exchange is between two blocks");
+        for part in 0..self.shape.parts {
+            let ranges = [exchange.from, exchange.to].map(|block| self.loads_range(block, part));
+            let [a, b] = loads.values.get_disjoint_mut(ranges).expect("two blocks of the loads");
+            let (leaves, comes) = (self.range(exchange.leaves, part), self.range(exchange.comes, part));
+            match &self.values {
+                Values::Narrow(values) => shift(a, b, &values[leaves], &values[comes]),
+                Values::Wide(values) => shift(a, b, &values[leaves], &values[comes]),
+            }
+        }
+        let [from, to] = exchange.pad_tokens;
+        self.repad(loads, exchange.from, from);
+        self.repad(loads, exchange.to, to);
+    }
+
+    /// X of a block and part if it held `pad_tokens` padding tokens; nothing changes.
+    pub fn repadded_cost(&self, loads: &Loads, block: usize, part: usize, pad_tokens: u64) -> u64 {
+        let tokens = part_tokens(pad_tokens, part, self.shape);
+        let before = part_tokens(loads.pad_tokens[block], part, self.shape);
+        match &self.pads {
+            Pads::None => self.cost(loads, block, part),
+            Pads::Spread { .. } => {
+                self.cost(loads, block, part) - self.pads.spread_cost(before, self.shape)
+                    + self.pads.spread_cost(tokens, self.shape)
+            }
+            Pads::Fixed(experts) => {
+                let gains = [tokens.wrapping_sub(before) as u32, 0];
+                let block = &loads.values[self.loads_range(block, part)];
+                let blocks = Blocks { ranks: self.shape.ranks, a: block, b: block, weights: &self.weights };
+                let shift = PadShift { experts, gains };
+                match &self.values {
+                    Values::Narrow(values) => {
+                        let nobody = &values[self.range(None, part)];
+                        Rows::padded_exchange(blocks, nobody, nobody, shift)[0]
+                    }
+                    Values::Wide(values) => {
+                        let nobody = &values[self.range(None, part)];
+                        Rows::padded_exchange(blocks, nobody, nobody, shift)[0]
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sets the padding tokens of a block and brings its costs up to date.
+    pub fn repad(&self, loads: &mut Loads, block: usize, pad_tokens: u64) {
+        for part in 0..self.shape.parts {
+            let range = self.loads_range(block, part);
+            let tokens = part_tokens(pad_tokens, part, self.shape);
+            let values = &mut loads.values[range];
+            if let Pads::Fixed(experts) = &self.pads {
+                let before = part_tokens(loads.pad_tokens[block], part, self.shape);
+                let gain = tokens.wrapping_sub(before) as u32;
+                for (values, experts) in values.iter_mut().zip(experts) {
+                    for (value, &experts) in values.iter_mut().zip(experts) {
+                        *value = value.wrapping_add(gain.wrapping_mul(experts));
+                    }
+                }
+            }
+            loads.costs[block * self.shape.parts + part] =
+                block_cost(self.shape.ranks, values, &self.weights) + self.pads.spread_cost(tokens, self.shape);
+        }
+        loads.pad_tokens[block] = pad_tokens;
+    }
+
+    #[inline]
+    pub(crate) fn loads_range(&self, block: usize, part: usize) -> std::ops::Range<usize> {
+        let stride = self.shape.stride();
+        let start = (block * self.shape.parts + part) * stride;
+        start..start + stride
+    }
+}
+
+/// Adds a demand to the loads of a block.
+fn add<T: Rows>(loads: &mut [Chunk<u32>], demand: &[Chunk<T>]) {
+    for (loads, demand) in loads.iter_mut().zip(demand) {
+        for (load, demand) in loads.iter_mut().zip(demand) {
+            *load = load.wrapping_add(demand.widen());
+        }
+    }
+}
+
+/// Moves one demand from a to b and another from b to a.
+fn shift<T: Rows>(a: &mut [Chunk<u32>], b: &mut [Chunk<u32>], leaves: &[Chunk<T>], comes: &[Chunk<T>]) {
+    for ((a, b), (leaves, comes)) in a.iter_mut().zip(b).zip(leaves.iter().zip(comes)) {
+        for lane in 0..a.len() {
+            let gain = comes[lane].widen().wrapping_sub(leaves[lane].widen());
+            a[lane] = a[lane].wrapping_add(gain);
+            b[lane] = b[lane].wrapping_sub(gain);
+        }
+    }
+}
