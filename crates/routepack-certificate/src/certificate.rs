@@ -2,9 +2,10 @@
 
 use std::io::{self, BufRead, Write};
 
-use crate::limits::{CheckError, Limits, Meter};
+use crate::Statement;
+use crate::limits::{CheckError, Limits};
 use crate::reader::Reader;
-use crate::{Header, Statement};
+use crate::statement::HEADER;
 
 /// A witness for the upper side, a proof for the lower side; either may be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,9 +70,8 @@ impl Certificate {
     /// larger for both; `None` without a claim, or where a claim is 0 or too large for any statement.
     pub fn refuted_bins(&self, statement: &Statement) -> Option<u64> {
         let cells = self.cells_at_least.map(|cells| cells.checked_sub(1));
-        let rows = self
-            .rows_at_least
-            .map(|rows| rows.checked_sub(statement.rows_multiple)?.checked_mul(statement.slots));
+        let rows =
+            self.rows_at_least.map(|rows| rows.checked_sub(statement.rows_multiple)?.checked_mul(statement.slots));
         match (cells, rows) {
             (None, None) => None,
             (Some(one), None) | (None, Some(one)) => one,
@@ -84,7 +84,9 @@ impl Certificate {
     /// # Errors
     /// Those of the writer.
     pub fn write_to(&self, statement: &Statement, mut out: impl Write) -> io::Result<()> {
-        Header::of(statement).write_to(&mut out)?;
+        for (word, figure) in HEADER.iter().zip(statement.header()) {
+            writeln!(out, "{word} {figure}")?;
+        }
         if let Some(cells) = self.cells_at_least {
             writeln!(out, "cells-at-least {cells}")?;
         }
@@ -117,52 +119,41 @@ impl Certificate {
         String::from_utf8(text).expect("words and digits are ASCII")
     }
 
-    /// Reads a certificate without judging it: only the grammar is enforced.
+    /// Reads a certificate of this statement without judging it: only the grammar and the header are enforced.
     ///
     /// # Errors
-    /// [`CheckError::Invalid`] for text outside the grammar, [`CheckError::NotChecked`] past a limit,
-    /// [`CheckError::Unreadable`] for an error of the source.
-    pub fn parse(text: impl BufRead, limits: &Limits) -> Result<(Header, Self), CheckError> {
-        let (mut reader, mut meter) = (Reader::new(text), Meter::new(limits));
-        let header = Header::read(&mut reader, &mut meter)?;
-        let mut parsed = Self::default();
-        reader.advance(&mut meter)?;
-        if reader.word == "cells-at-least" {
-            parsed.cells_at_least = Some(reader.single()?);
-            reader.advance(&mut meter)?;
+    /// [`CheckError::Invalid`] for text outside the grammar or of another statement, [`CheckError::NotChecked`] past a
+    /// limit, [`CheckError::Unreadable`] for an error of the source.
+    pub fn parse(statement: &Statement, text: impl BufRead, limits: &Limits) -> Result<Self, CheckError> {
+        let mut reader = Reader::new(text, limits);
+        if reader.header()? != statement.header() {
+            return reader.invalid("the header is that of another statement");
         }
-        if reader.word == "rows-at-least" {
-            parsed.rows_at_least = Some(reader.single()?);
-            reader.advance(&mut meter)?;
-        }
-        if reader.word == "witness" {
-            let mut bins = Vec::new();
-            for _ in 0..reader.single::<u64>()? {
-                reader.advance(&mut meter)?;
-                if reader.word != "bin" {
-                    return reader.invalid("expected \"bin\"");
-                }
-                meter.hold(size_of::<Vec<u32>>() + 4 * reader.values.len())?;
-                bins.push(reader.list()?);
+        reader.advance()?;
+        let cells_at_least = reader.optional("cells-at-least")?;
+        let rows_at_least = reader.optional("rows-at-least")?;
+        let mut witness = None;
+        if let Some(stated) = reader.optional("witness")? {
+            let mut bins: Vec<Vec<u32>> = Vec::new();
+            for _ in 0..stated {
+                bins.push(reader.list("bin")?);
+                reader.meter.hold(2 * size_of::<Vec<u32>>() + 4 * bins.last().map_or(0, Vec::len))?;
+                reader.advance()?;
             }
-            parsed.witness = Some(bins);
-            reader.advance(&mut meter)?;
+            witness = Some(bins);
         }
-        parsed.proof = match reader.word.as_str() {
+        let proof = match reader.word.as_str() {
             "volume" => Some(Proof::Volume),
             "count" => Some(Proof::Count),
-            "weights" => Some(Proof::Weights(reader.list()?)),
-            "tree" => Some(Proof::Tree(TreeNode::read_all(&mut reader, &mut meter)?)),
+            "weights" => Some(Proof::Weights(reader.list("weights")?)),
+            "tree" => Some(Proof::Tree(TreeNode::read_all(&mut reader)?)),
             _ => None,
         };
-        if parsed.proof.is_some() {
-            reader.advance(&mut meter)?;
+        if proof.is_some() {
+            reader.advance()?;
         }
-        if reader.word != "end" {
-            return reader.invalid(format!("\"{}\" is out of place", reader.word));
-        }
-        reader.finish()?;
-        Ok((header, parsed))
+        reader.end()?;
+        Ok(Self { witness, cells_at_least, rows_at_least, proof })
     }
 }
 
@@ -179,9 +170,7 @@ impl TreeNode {
                 write_line(out, "", &leaf.weights)?;
                 for cut in &leaf.cuts {
                     write!(out, "cut {} {}", cut.scale, cut.denominator)?;
-                    cut.multipliers
-                        .iter()
-                        .try_for_each(|(kind, multiplier)| write!(out, " {kind} {multiplier}"))?;
+                    cut.multipliers.iter().try_for_each(|(kind, multiplier)| write!(out, " {kind} {multiplier}"))?;
                     writeln!(out)?;
                 }
                 Ok(())
@@ -189,19 +178,18 @@ impl TreeNode {
         }
     }
 
-    fn read_all(reader: &mut Reader<impl BufRead>, meter: &mut Meter) -> Result<Vec<Self>, CheckError> {
+    fn read_all<R: BufRead>(reader: &mut Reader<R>) -> Result<Vec<Self>, CheckError> {
         let (mut nodes, mut open) = (Vec::new(), 1_u64);
         while open > 0 {
-            reader.advance(meter)?;
-            meter.hold(2 * size_of::<Self>())?;
-            if reader.word == "leaf" {
-                nodes.push(Self::Leaf(reader.leaf(meter)?));
-                open -= 1;
-            } else if let ("branch", [i, j]) = (reader.word.as_str(), &reader.list()?[..]) {
-                nodes.push(Self::Branch(*i, *j));
+            reader.advance()?;
+            reader.meter.hold(2 * size_of::<Self>())?;
+            if reader.word == "branch" {
+                let [i, j] = reader.list("branch")?[..] else { return reader.invalid("a branch has two types") };
+                nodes.push(Self::Branch(i, j));
                 open += 1;
             } else {
-                return reader.invalid("expected \"branch\" with two types, or \"leaf\"");
+                nodes.push(Self::Leaf(reader.leaf()?));
+                open -= 1;
             }
         }
         Ok(nodes)

@@ -2,14 +2,12 @@
 
 use std::fmt;
 
-use crate::StatementError;
-
 /// What a check may spend. Past a limit the answer is [`CheckError::NotChecked`], never "valid".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes held at once by the checker's tables.
     pub max_memory: u64,
-    /// Steps: numbers read, table entries made, search nodes visited.
+    /// Steps: integers read, states of the knapsack made, partial patterns visited.
     pub max_steps: u64,
 }
 
@@ -23,11 +21,14 @@ impl Default for Limits {
 /// Why a certificate was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckError {
-    /// The statement itself is meaningless.
-    Statement(StatementError),
+    /// The statement is no question: an item of size 0, or larger than the capacity, or a figure that is 0.
+    Statement {
+        /// Item (index in input order), size and capacity, or the figure.
+        why: String,
+    },
     /// The certificate is malformed, is for another statement, or proves less than it claims.
     Invalid {
-        /// Line of the text, from 1.
+        /// Line of the text, from 1; 0 where there is no text.
         line: u64,
         /// What is wrong.
         why: String,
@@ -41,36 +42,30 @@ pub enum CheckError {
         /// At least so many are needed.
         needed: u64,
     },
-    /// The source could not be read.
-    Unreadable(String),
+    /// A source could not be read.
+    Unreadable {
+        /// Where and why.
+        why: String,
+    },
 }
 
 impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Statement(error) => write!(f, "{error}"),
+            Self::Statement { why } | Self::Unreadable { why } => write!(f, "{why}"),
             Self::Invalid { line, why } => write!(f, "line {line}: {why}"),
             Self::NotChecked { resource, limit, needed } => {
-                write!(f, "not checked: needs {needed} or more {resource}, the limit is {limit}")
+                write!(f, "not checked: needs at least {needed} {resource}, the limit is {limit}")
             }
-            Self::Unreadable(why) => write!(f, "unreadable: {why}"),
         }
     }
 }
 
 impl std::error::Error for CheckError {}
 
-impl From<StatementError> for CheckError {
-    fn from(error: StatementError) -> Self {
-        Self::Statement(error)
-    }
-}
-
 /// Counts what is spent against the limits.
-#[derive(Debug)]
 pub(crate) struct Meter {
     limits: Limits,
-    /// Steps so far.
     pub(crate) steps: u64,
     /// Bytes held now.
     pub(crate) held: u64,
@@ -85,22 +80,20 @@ impl Meter {
 
     pub(crate) fn step(&mut self, steps: usize) -> Result<(), CheckError> {
         self.steps = self.steps.saturating_add(steps as u64);
-        let (limit, needed) = (self.limits.max_steps, self.steps);
-        if needed > limit { Err(CheckError::NotChecked { resource: "steps", limit, needed }) } else { Ok(()) }
+        within("steps", self.steps, self.limits.max_steps)
     }
 
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), CheckError> {
         self.held = self.held.saturating_add(bytes as u64);
         self.peak = self.peak.max(self.held);
-        let (limit, needed) = (self.limits.max_memory, self.held);
-        if needed > limit {
-            Err(CheckError::NotChecked { resource: "bytes of memory", limit, needed })
-        } else {
-            Ok(())
-        }
+        within("bytes of memory", self.held, self.limits.max_memory)
     }
 
     pub(crate) fn free(&mut self, bytes: usize) {
         self.held -= bytes as u64;
     }
+}
+
+fn within(resource: &'static str, needed: u64, limit: u64) -> Result<(), CheckError> {
+    if needed <= limit { Ok(()) } else { Err(CheckError::NotChecked { resource, limit, needed }) }
 }

@@ -32,9 +32,7 @@ impl Node {
         a.max(b) < self.sizes.len()
             && self.demands[a].min(self.demands[b]) >= if i == j { 2 } else { 1 }
             && self.sizes[a] <= statement.capacity - self.sizes[b]
-            && self.counts[a]
-                .checked_add(self.counts[b])
-                .is_some_and(|c| statement.max_items.is_none_or(|q| c <= q))
+            && self.counts[a].checked_add(self.counts[b]).is_some_and(|c| statement.max_items.is_none_or(|q| c <= q))
             && self.apart[a].binary_search(&j).is_err()
     }
 
@@ -50,7 +48,9 @@ impl Node {
         let mut apart = [&self.apart[a][..], &self.apart[b][..]].concat();
         apart.sort_unstable();
         apart.dedup();
-        apart.iter().for_each(|&other| self.apart[other as usize].push(new));
+        for &other in &apart {
+            self.apart[other as usize].push(new);
+        }
         self.entries += 2 * apart.len();
         self.apart.push(apart);
     }
@@ -65,9 +65,11 @@ impl Node {
         }
     }
 
-    /// Entries that a join or a parting of these types may touch.
-    pub(crate) fn apart_of(&self, i: u32, j: u32) -> usize {
-        self.apart[i as usize].len() + self.apart[j as usize].len()
+    /// Joins or parts; returns about the steps it took.
+    pub(crate) fn decide(&mut self, i: u32, j: u32, together: bool) -> usize {
+        let decision = if together { Self::join } else { Self::part };
+        decision(self, i, j);
+        1 + self.apart[i as usize].len() + self.apart[j as usize].len()
     }
 
     /// About the bytes held.

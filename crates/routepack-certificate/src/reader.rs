@@ -3,24 +3,28 @@
 use std::io::{BufRead, Bytes};
 
 use crate::certificate::{Cut, Leaf};
-use crate::limits::{CheckError, Meter};
+use crate::limits::{CheckError, Limits, Meter};
+use crate::statement::HEADER;
 
 /// Reads a certificate line by line; holds the current line only.
-#[derive(Debug)]
 pub(crate) struct Reader<R> {
     source: Bytes<R>,
+    /// What is spent, here and by whoever judges what is read.
+    pub(crate) meter: Meter,
     /// Number of the current line, from 1.
-    pub(crate) line: u64,
+    line: u64,
     /// Its word.
     pub(crate) word: String,
     /// Its integers.
-    pub(crate) values: Vec<i128>,
+    values: Vec<i128>,
+    /// Most integers of a line so far, which the meter knows of.
     charged: usize,
 }
 
 impl<R: BufRead> Reader<R> {
-    pub(crate) fn new(source: R) -> Self {
-        Self { source: source.bytes(), line: 0, word: String::new(), values: Vec::new(), charged: 0 }
+    pub(crate) fn new(source: R, limits: &Limits) -> Self {
+        let (source, meter) = (source.bytes(), Meter::new(limits));
+        Self { source, meter, line: 0, word: String::new(), values: Vec::new(), charged: 0 }
     }
 
     /// An error at the current line.
@@ -28,67 +32,84 @@ impl<R: BufRead> Reader<R> {
         Err(CheckError::Invalid { line: self.line, why: why.into() })
     }
 
+    /// The next byte, if there is one.
+    fn byte(&mut self) -> Result<Option<u8>, CheckError> {
+        let unreadable = |error: std::io::Error| CheckError::Unreadable { why: format!("certificate: {error}") };
+        self.source.next().transpose().map_err(unreadable)
+    }
+
     /// Goes to the next line.
-    pub(crate) fn advance(&mut self, meter: &mut Meter) -> Result<(), CheckError> {
+    pub(crate) fn advance(&mut self) -> Result<(), CheckError> {
         self.line += 1;
         self.word.clear();
         self.values.clear();
         let mut token = String::new();
         loop {
-            let byte = match self.source.next() {
-                Some(Ok(byte)) => byte,
-                Some(Err(error)) => return Err(CheckError::Unreadable(error.to_string())),
-                None => return self.invalid("the text ends before the certificate does"),
-            };
-            match byte {
-                b' ' | b'\n' if self.word.is_empty() => {
-                    if !token.starts_with(|first: char| first.is_ascii_lowercase()) {
-                        return self.invalid("a line must begin with a word");
-                    }
-                    self.word = std::mem::take(&mut token);
-                }
-                b' ' | b'\n' => {
-                    let digits = token.strip_prefix('-').unwrap_or(&token);
-                    let canonical = digits == "0" && token == "0" || !digits.starts_with(['0', '-']);
-                    let Some(value) = token.parse().ok().filter(|_| canonical) else {
-                        return self.invalid(format!("\"{token}\" is no integer in plain decimal form"));
-                    };
-                    meter.step(1)?;
-                    self.values.push(value);
-                    if self.values.len() > self.charged {
-                        meter.hold(2 * size_of::<i128>())?;
-                        self.charged += 1;
-                    }
+            match self.byte()? {
+                Some(byte @ (b'a'..=b'z' | b'0'..=b'9' | b'-')) if token.len() < 38 => token.push(char::from(byte)),
+                Some(end @ (b' ' | b'\n')) => {
+                    self.accept(&token)?;
                     token.clear();
+                    if end == b'\n' {
+                        return Ok(());
+                    }
                 }
-                b'a'..=b'z' | b'0'..=b'9' | b'-' if token.len() < 38 => token.push(char::from(byte)),
-                _ => return self.invalid("a character or a length that no word and no integer here has"),
-            }
-            if byte == b'\n' {
-                return Ok(());
+                Some(_) => return self.invalid("a byte that no line here has, or a token too long"),
+                None => return self.invalid("the text ends before the certificate does"),
             }
         }
     }
 
-    /// Goes to the next line, which must have this word and one integer in range.
-    pub(crate) fn field<T: TryFrom<i128>>(&mut self, word: &str, meter: &mut Meter) -> Result<T, CheckError> {
-        self.advance(meter)?;
+    /// Adds a token to the current line: first a word, then integers in their only decimal form.
+    fn accept(&mut self, token: &str) -> Result<(), CheckError> {
+        self.meter.step(1)?;
+        if self.word.is_empty() && token.starts_with(|first: char| first.is_ascii_lowercase()) {
+            token.clone_into(&mut self.word);
+            return Ok(());
+        }
+        let canonical = token == "0" || !token.trim_start_matches('-').starts_with('0');
+        match token.parse() {
+            Ok(value) if canonical && !self.word.is_empty() => self.values.push(value),
+            _ => return self.invalid(format!("\"{token}\" is out of place or not in plain form")),
+        }
+        if self.values.len() > self.charged {
+            self.charged += 1;
+            self.meter.hold(2 * size_of::<i128>())?;
+        }
+        Ok(())
+    }
+
+    /// Reads the first lines; returns their figures.
+    pub(crate) fn header(&mut self) -> Result<[u128; 8], CheckError> {
+        let mut header = [0; 8];
+        for (figure, word) in header.iter_mut().zip(HEADER) {
+            self.advance()?;
+            *figure = self.single(word)?;
+        }
+        if header[0] == 1 { Ok(header) } else { self.invalid("only version 1 is known") }
+    }
+
+    /// The integer of the current line and on to the next line, if the current one has this word.
+    pub(crate) fn optional(&mut self, word: &str) -> Result<Option<u64>, CheckError> {
+        if self.word != word {
+            return Ok(None);
+        }
+        let value = self.single(word)?;
+        self.advance()?;
+        Ok(Some(value))
+    }
+
+    /// The only integer of the current line, which must have this word.
+    fn single<T: TryFrom<i128> + Copy>(&self, word: &str) -> Result<T, CheckError> {
+        let [value] = self.list(word)?[..] else { return self.invalid("one integer belongs here") };
+        Ok(value)
+    }
+
+    /// All integers of the current line, which must have this word.
+    pub(crate) fn list<T: TryFrom<i128>>(&self, word: &str) -> Result<Vec<T>, CheckError> {
         if self.word != word {
             return self.invalid(format!("expected \"{word}\", found \"{}\"", self.word));
         }
-        self.single()
-    }
-
-    /// The only integer of the current line.
-    pub(crate) fn single<T: TryFrom<i128>>(&self) -> Result<T, CheckError> {
-        match self.values[..] {
-            [value] => self.number(value),
-            _ => self.invalid(format!("\"{}\" takes one integer", self.word)),
-        }
-    }
-
-    /// All integers of the current line.
-    pub(crate) fn list<T: TryFrom<i128>>(&self) -> Result<Vec<T>, CheckError> {
         self.values.iter().map(|&value| self.number(value)).collect()
     }
 
@@ -96,42 +117,34 @@ impl<R: BufRead> Reader<R> {
         T::try_from(value).or_else(|_| self.invalid(format!("{value} is out of range")))
     }
 
-    fn pair(&self, pair: &[i128]) -> Result<(u32, u32), CheckError> {
-        Ok((self.number(pair[0])?, self.number(pair[1])?))
+    /// The leaf whose first line is the current one: its weights, then as many lines of cuts as it states.
+    pub(crate) fn leaf(&mut self) -> Result<Leaf, CheckError> {
+        self.meter.hold(size_of_val(&self.values[..]))?;
+        let mut weights: Vec<i64> = self.list("leaf")?;
+        if weights.is_empty() {
+            return self.invalid("a leaf states its number of cuts, then a weight for every type");
+        }
+        let mut cuts = Vec::new();
+        for _ in 0..weights.remove(0) {
+            self.advance()?;
+            self.meter.hold(2 * size_of::<Cut>() + size_of_val(&self.values[..]))?;
+            let ("cut", [scale, denominator, pairs @ ..], 0) =
+                (&self.word[..], &self.values[..], self.values.len() % 2)
+            else {
+                return self.invalid("expected \"cut\", scale, denominator, then type and multiplier by turns");
+            };
+            let pair = |pair: &[i128]| Ok((self.number(pair[0])?, self.number(pair[1])?));
+            let multipliers = pairs.chunks(2).map(pair).collect::<Result<_, CheckError>>()?;
+            cuts.push(Cut { scale: self.number(*scale)?, denominator: self.number(*denominator)?, multipliers });
+        }
+        Ok(Leaf { weights, cuts })
     }
 
-    /// The leaf whose first line is the current one: its weights, then as many cut lines as it states.
-    pub(crate) fn leaf(&mut self, meter: &mut Meter) -> Result<Leaf, CheckError> {
-        let Some((&stated, weights)) = self.values.split_first() else {
-            return self.invalid("a leaf states its number of cuts, then one weight for every type");
-        };
-        meter.hold(size_of_val(weights))?;
-        let weights = weights.iter().map(|&weight| self.number(weight)).collect::<Result<_, _>>()?;
-        let mut leaf = Leaf { weights, cuts: Vec::new() };
-        for _ in 0..self.number::<u64>(stated)? {
-            self.advance(meter)?;
-            if self.word != "cut" || self.values.len() < 4 || self.values.len() % 2 == 1 {
-                return self.invalid(
-                    "expected \"cut\", its scale, its denominator, then type and multiplier by turns",
-                );
-            }
-            meter.hold(size_of::<Cut>() + size_of_val(&self.values[..]))?;
-            let pairs = self.values[2..].chunks_exact(2);
-            leaf.cuts.push(Cut {
-                scale: self.number(self.values[0])?,
-                denominator: self.number(self.values[1])?,
-                multipliers: pairs.map(|pair| self.pair(pair)).collect::<Result<_, _>>()?,
-            });
+    /// Makes sure that the current line is the end and nothing follows.
+    pub(crate) fn end(&mut self) -> Result<(), CheckError> {
+        if self.word != "end" || !self.values.is_empty() || self.byte()?.is_some() {
+            return self.invalid("expected \"end\" and nothing after it");
         }
-        Ok(leaf)
-    }
-
-    /// Makes sure that nothing follows the current line.
-    pub(crate) fn finish(&mut self) -> Result<(), CheckError> {
-        match self.source.next() {
-            None => Ok(()),
-            Some(Err(error)) => Err(CheckError::Unreadable(error.to_string())),
-            Some(Ok(_)) => self.invalid("something follows \"end\""),
-        }
+        Ok(())
     }
 }

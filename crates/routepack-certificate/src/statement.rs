@@ -1,6 +1,6 @@
 //! The question: how many bins, and how many rows of bins, do these items need?
 
-use std::fmt;
+use crate::CheckError;
 
 /// A bin-packing question. Items are numbered 0, 1, … in input order; a bin is a set of items with total size at
 /// most `capacity` and at most `max_items` members; a row is `slots` bins, and rows come in multiples of `rows_multiple`.
@@ -18,46 +18,12 @@ pub struct Statement {
     pub rows_multiple: u64,
 }
 
-/// Why a [`Statement`] is no question at all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StatementError {
-    /// An item of size zero.
-    ZeroSize {
-        /// Index of the item in input order.
-        item: usize,
-    },
-    /// An item that fits in no bin.
-    Oversize {
-        /// Index of the item in input order.
-        item: usize,
-        /// Its size.
-        size: u64,
-        /// The capacity it exceeds.
-        capacity: u64,
-    },
-    /// A figure that must be at least 1 is 0 (its name).
-    Zero(&'static str),
-    /// More items than indices of 32 bits can name.
-    TooManyItems(usize),
-}
-
-impl fmt::Display for StatementError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ZeroSize { item } => write!(f, "item {item} has size 0"),
-            Self::Oversize { item, size, capacity } => {
-                write!(f, "item {item} has size {size}, more than the capacity {capacity}")
-            }
-            Self::Zero(name) => write!(f, "{name} is 0, must be at least 1"),
-            Self::TooManyItems(n) => write!(f, "{n} items, more than 4294967295"),
-        }
-    }
-}
-
-impl std::error::Error for StatementError {}
+/// The words of a certificate's first lines.
+pub(crate) const HEADER: [&str; 8] =
+    ["routepack-certificate", "items", "total", "digest", "capacity", "max-items", "slots", "rows-multiple"];
 
 impl Statement {
-    /// The question for bins alone: one slot, any number of rows, any number of items in a bin.
+    /// The question for bins alone: any number of items in a bin, one slot, any number of rows.
     pub fn bins(sizes: Vec<u64>, capacity: u64) -> Self {
         Self { sizes, capacity, max_items: None, slots: 1, rows_multiple: 1 }
     }
@@ -65,29 +31,20 @@ impl Statement {
     /// Checks that every item fits in a bin and every figure is at least 1.
     ///
     /// # Errors
-    /// The first item or figure that makes the question meaningless.
-    pub fn validate(&self) -> Result<(), StatementError> {
-        let figures = [
-            ("capacity", self.capacity),
-            ("max-items", self.max_items.map_or(1, u64::from)),
-            ("slots", self.slots),
-            ("rows-multiple", self.rows_multiple),
-        ];
-        if let Some((name, _)) = figures.into_iter().find(|figure| figure.1 == 0) {
-            return Err(StatementError::Zero(name));
-        }
-        if u32::try_from(self.sizes.len()).is_err() {
-            return Err(StatementError::TooManyItems(self.sizes.len()));
-        }
-        for (item, &size) in self.sizes.iter().enumerate() {
-            if size == 0 {
-                return Err(StatementError::ZeroSize { item });
-            }
-            if size > self.capacity {
-                return Err(StatementError::Oversize { item, size, capacity: self.capacity });
-            }
-        }
-        Ok(())
+    /// [`CheckError::Statement`] naming the first item or figure that makes the question meaningless.
+    pub fn validate(&self) -> Result<(), CheckError> {
+        let (capacity, items) = (self.capacity, self.sizes.len());
+        let unfit = self.sizes.iter().position(|&size| size == 0 || size > capacity);
+        let why = if [capacity, self.max_items.map_or(1, u64::from), self.slots, self.rows_multiple].contains(&0) {
+            "capacity, max-items, slots and rows-multiple must be at least 1".into()
+        } else if u32::try_from(items).is_err() {
+            format!("{items} items, more than 4294967295")
+        } else if let Some(item) = unfit {
+            format!("item {item} has size {}, must be in 1..={capacity}, the capacity", self.sizes[item])
+        } else {
+            return Ok(());
+        };
+        Err(CheckError::Statement { why })
     }
 
     /// Total size of all items.
@@ -104,14 +61,21 @@ impl Statement {
 
     /// Fewest rows, in multiples of `rows_multiple`, whose slots hold `cells` bins.
     pub fn rows_for(&self, cells: u64) -> u64 {
-        cells.div_ceil(self.slots).next_multiple_of(self.rows_multiple)
+        cells.div_ceil(self.slots).checked_next_multiple_of(self.rows_multiple).unwrap_or(u64::MAX)
     }
 
     /// FNV-1a, 64 bits, over the sizes in input order, 8 bytes each, least significant first. It guards against a
     /// mix-up of files; soundness does not rest on it.
     pub fn digest(&self) -> u64 {
         let bytes = self.sizes.iter().flat_map(|size| size.to_le_bytes());
-        bytes
-            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    /// The figures after the words of a certificate's first lines.
+    pub(crate) fn header(&self) -> [u128; 8] {
+        let max_items = self.max_items.unwrap_or(0);
+        let figures = [self.digest(), self.capacity, max_items.into(), self.slots, self.rows_multiple].map(u128::from);
+        let [digest, capacity, max_items, slots, rows_multiple] = figures;
+        [1, self.sizes.len() as u128, self.total(), digest, capacity, max_items, slots, rows_multiple]
     }
 }
