@@ -1,13 +1,13 @@
 //! The best known formulas for the least possible peak of one layer, placement free.
 //!
 //! Problem: E experts with loads w, P ranks of exactly s = E/P slots each; minimise the largest rank load.
-//! Bounds: *mean* ⌈Σw/P⌉ (the average rank is no heavier than the heaviest), [`pigeonhole`] and [`aggregate`], each
-//! with its proof in its file.
-//! Complexity: O(E log E + E·P) time, O(E) space; sums in u128, so that any u64 loads are right.
+//! Bounds: *mean* ⌈Σw/P⌉ (the average rank is no heavier than the heaviest), [`pigeonhole`], [`aggregate`] and
+//! [`nested`], each with its proof in its file.
+//! Complexity: O(E log E + E·P) time (nested: O(E²) worst), O(E) space; sums in u128, so that any u64 loads are right.
 //! Reference: mean and the problem (P | # ≤ k | Cmax) in W. Michiels, J. Korst, E. Aarts and J. van Leeuwen,
-//! Performance ratios of the differencing method, 2012; DESIGN §1.3 and PLACEMENT §2.1 for the other two.
+//! Performance ratios of the differencing method, 2012; DESIGN §1.3 and PLACEMENT §2.1 for the others.
 
-use crate::{aggregate, pigeonhole};
+use crate::{aggregate, nested, pigeonhole};
 
 /// Lower bounds on the peak of one layer, in routed rows; each holds on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,16 +18,18 @@ pub struct PeakBounds {
     pub pigeonhole: u64,
     /// The hottest t experts fill u ranks, which own the coldest experts at best beside them.
     pub aggregate: u64,
+    /// The same ranks and experts as a smaller instance, whose pigeonhole counts too; never below the others.
+    pub nested: u64,
 }
 
 impl PeakBounds {
-    /// The largest of the three.
+    /// The largest of them.
     pub fn best(&self) -> u64 {
-        self.mean.max(self.pigeonhole).max(self.aggregate)
+        self.mean.max(self.pigeonhole).max(self.aggregate).max(self.nested)
     }
 }
 
-/// All three bounds on the largest rank load for `loads` `[experts]` (routed rows) on `num_ranks` equal ranks.
+/// All bounds on the largest rank load for `loads` `[experts]` (routed rows) on `num_ranks` equal ranks.
 ///
 /// ```
 /// // The hottest expert shares its rank with at least the coldest: 100 + 1.
@@ -49,6 +51,7 @@ pub fn peak_bounds(loads: &[u64], num_ranks: usize) -> PeakBounds {
         mean: saturate(total.div_ceil(num_ranks as u128)),
         pigeonhole: saturate(pigeonhole(&ascending, num_ranks, loads.len() / num_ranks)),
         aggregate: saturate(aggregate(&ascending, num_ranks)),
+        nested: saturate(nested(&ascending, num_ranks)),
     }
 }
 

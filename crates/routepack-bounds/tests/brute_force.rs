@@ -307,6 +307,10 @@ proptest! {
             .expect("a split");
         let bounds = peak_bounds(&loads, ranks);
         prop_assert!(bounds.best() <= best, "{bounds:?} above {best}");
+        prop_assert_eq!(bounds.nested, bounds.best());
+        if slots <= 2 {
+            prop_assert_eq!(bounds.best(), best, "two slots a rank are no riddle");
+        }
     }
 }
 
@@ -379,7 +383,7 @@ fn sums_near_the_end_of_u64_are_right() {
 
 #[test]
 fn each_peak_bound_can_be_the_best() {
-    let mut found = [false; 3];
+    let mut found = [false; 4];
     for seed in 0..4000 {
         let mut draw = Draw(seed);
         let loads: Vec<u64> = (0..9).map(|_| draw.below(30)).collect();
@@ -387,7 +391,8 @@ fn each_peak_bound_can_be_the_best() {
         found[0] |= bounds.mean > bounds.pigeonhole;
         found[1] |= bounds.pigeonhole > bounds.mean.max(bounds.aggregate);
         found[2] |= bounds.aggregate > bounds.mean.max(bounds.pigeonhole);
+        found[3] |= bounds.nested > bounds.aggregate.max(bounds.pigeonhole);
         assert!(bounds.aggregate >= bounds.mean, "t = E is the mean: {loads:?}");
     }
-    assert_eq!(found, [true; 3], "mean, pigeonhole, aggregate");
+    assert_eq!(found, [true; 4], "mean, pigeonhole, aggregate, nested");
 }
