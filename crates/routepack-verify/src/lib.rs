@@ -1,10 +1,22 @@
 #![doc = include_str!("../README.md")]
 
+mod assemble;
+mod costs;
 mod digest;
+mod error;
+mod figures;
 mod plan;
+mod statement;
+mod tokens;
+mod verify;
 
+pub use assemble::{AssembleInputs, StepDecisions, assemble};
 pub use digest::{plan_sha256, window_sha256};
+pub use error::VerifyError;
+pub use figures::{Figures, figures};
 pub use plan::{
     FORMAT, OutsideId, Plan, PlanBound, PlanBounds, PlanDropped, PlanPlacement, PlanStep, Status, TokenGrid,
     TokenTotals,
 };
+pub use statement::{statement, witness_counts};
+pub use verify::{Claim, Verified, verify, verify_within};

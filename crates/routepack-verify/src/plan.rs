@@ -195,4 +195,6 @@ pub struct PlanBound {
     pub total: u64,
     /// Cost of the slowest shard, max U.
     pub worst_shard: u64,
+    /// Largest cost of one row and shard, max J.
+    pub worst_row: u64,
 }

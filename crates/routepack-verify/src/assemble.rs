@@ -1,0 +1,244 @@
+//! Puts a plan together: decisions in, every figure recomputed from the inputs.
+
+use routepack_bounds::peak_bounds;
+use routepack_certificate::{Limits, check_text};
+use routepack_problem::{
+    Attribution, Batch, Instance, Layout, Oversize, Placement, RowsPolicy, SampleIds, Setting, check_layout,
+    evaluate,
+};
+
+use crate::costs::{bound_costs, gap, placement_in_force};
+use crate::tokens::count_tokens;
+use crate::{
+    FORMAT, OutsideId, Plan, PlanDropped, PlanPlacement, PlanStep, Status, VerifyError, plan_sha256,
+    statement, window_sha256, witness_counts,
+};
+
+/// The decisions for one optimizer step.
+#[derive(Clone, Debug)]
+pub struct StepDecisions<'a> {
+    /// The step's window, with as many dummies as the layout holds.
+    pub instance: &'a Instance,
+    /// Samples → cells.
+    pub layout: &'a Layout,
+    /// Text of a certificate of [`statement`]`(instance)`.
+    pub certificate: String,
+}
+
+/// What a plan consists of before anything is claimed about it.
+#[derive(Clone, Debug)]
+pub struct AssembleInputs<'a> {
+    /// One entry per optimizer step, steps ascending; at least one.
+    pub steps: Vec<StepDecisions<'a>>,
+    /// Samples left out of all steps.
+    pub dropped: &'a [Oversize],
+    /// The placement shared by all steps; `None` without recorded routes.
+    pub placement: Option<&'a Placement>,
+    /// [`window_sha256`] of the batch if it is at hand; computed when absent.
+    pub window_sha256: Option<String>,
+    /// Program and version.
+    pub tool: String,
+    /// Effective options of the job.
+    pub options: serde_json::Value,
+    /// Seed of all random streams.
+    pub seed: u64,
+    /// LP backend and version.
+    pub lp_backend: String,
+    /// Why the plan was made another way than asked, if it was.
+    pub fallback: Option<String>,
+    /// Whether every stage used its whole budget.
+    pub finished: bool,
+    /// What the check of a certificate may spend.
+    pub limits: Limits,
+}
+
+/// The plan of these decisions, with every figure computed by the functions [`crate::verify`] uses.
+///
+/// # Errors
+/// A layout that violates its window, a placement of other dimensions, or a certificate that is not accepted.
+pub fn assemble(inputs: AssembleInputs<'_>) -> Result<Plan, VerifyError> {
+    let Some(first) = inputs.steps.first().map(|step| step.instance) else {
+        return Err(routepack_problem::ProblemError::Empty.into());
+    };
+    let (batch, setting) = (first.batch(), first.setting());
+    let placement = placement_in_force(first, inputs.placement)?;
+    let mut steps = Vec::with_capacity(inputs.steps.len());
+    for decisions in &inputs.steps {
+        steps.push(assemble_step(decisions, &placement, inputs.fallback.is_some(), &inputs.limits)?);
+    }
+    let proved = steps.iter().all(|step| step.rows_proved);
+    let parts = first.topology().num_parts();
+    let dropped = inputs.dropped.iter().map(|oversize| PlanDropped {
+        sample: oversize.sample,
+        id: outside_id(batch, oversize.sample as usize),
+        length: oversize.length,
+    });
+    let mut plan = Plan {
+        format: FORMAT.to_owned(),
+        sha256: String::new(),
+        window_sha256: inputs.window_sha256.unwrap_or_else(|| window_sha256(batch)),
+        tool: inputs.tool,
+        status: match inputs.fallback {
+            Some(why) => Status::Fallback(why),
+            None if proved => Status::Ok,
+            None => Status::Gap,
+        },
+        finished: inputs.finished,
+        seed: inputs.seed,
+        lp_backend: inputs.lp_backend,
+        options: inputs.options,
+        setting: setting.clone(),
+        cost: first.cost().clone(),
+        scale_bits: first.charges().scale_bits(),
+        estimate: first.num_layers() > 0 && parts > 1 && is_spread(batch, setting),
+        placement: inputs.placement.map(|placement| describe_placement(&inputs.steps, placement)),
+        dropped: dropped.collect(),
+        steps,
+    };
+    plan.sha256 = plan_sha256(&plan);
+    Ok(plan)
+}
+
+fn assemble_step(
+    decisions: &StepDecisions<'_>,
+    placement: &Placement,
+    is_fallback: bool,
+    limits: &Limits,
+) -> Result<PlanStep, VerifyError> {
+    let StepDecisions { instance, layout, certificate } = decisions;
+    let step = instance.step();
+    check_layout(instance, layout).map_err(|error| VerifyError::Layout { step, error })?;
+    let rows = certify_rows(instance, layout, certificate, is_fallback, limits)?;
+    let evaluation = evaluate(instance, placement, layout);
+    let bounds = bound_costs(instance, placement, layout.num_rows());
+    let (tokens, totals) = count_tokens(instance, layout);
+    let (cells, dummies) = list_cells(instance, layout);
+    let batch = instance.batch();
+    let ids = batch.sample_ids.as_ref().map(|_| {
+        let id_of = |&sample: &u32| outside_id(batch, sample as usize).expect("the batch has ids");
+        cells
+            .iter()
+            .map(|row| row.iter().map(|cell: &Vec<u32>| cell.iter().map(id_of).collect()).collect())
+            .collect()
+    });
+    let worst_shard = evaluation.score.worst_shard;
+    Ok(PlanStep {
+        step,
+        rows: layout.num_rows() as u64,
+        rows_policy: instance.setting().packing.rows.clone(),
+        rows_found: rows.found,
+        rows_bound: rows.bound,
+        rows_proved: rows.found == rows.bound,
+        cells_found: rows.cells_found,
+        cells_bound: rows.cells_bound,
+        certificate: certificate.clone(),
+        cells,
+        ids,
+        dummies,
+        tokens,
+        totals,
+        score: evaluation.score,
+        shard_cost: evaluation.shard_cost,
+        gap_to_placement: gap(worst_shard, bounds.given_placement.worst_shard),
+        gap_to_free: gap(worst_shard, bounds.placement_free.worst_shard),
+        bounds,
+    })
+}
+
+struct CertifiedRows {
+    found: u64,
+    bound: u64,
+    cells_found: u64,
+    cells_bound: u64,
+}
+
+/// Checks the certificate and what it says about the rows, and that the rows used follow the policy.
+fn certify_rows(
+    instance: &Instance,
+    layout: &Layout,
+    certificate: &str,
+    is_fallback: bool,
+    limits: &Limits,
+) -> Result<CertifiedRows, VerifyError> {
+    let step = instance.step();
+    let question = statement(instance);
+    let checked = check_text(&question, certificate.as_bytes(), limits)
+        .map_err(|error| VerifyError::Certificate { step, error })?;
+    // A window has a sample, so one cell is necessary whatever the certificate says.
+    let cells_bound = checked.cells_lower.max(1);
+    let used = layout.num_rows() as u64;
+    let witnessed = checked.cells_upper.filter(|_| witness_counts(instance));
+    // The layout is a packing too: R·D nonempty cells.
+    let found = witnessed.map_or(used, |cells| question.rows_for(cells).min(used));
+    let allowed = match instance.setting().packing.rows {
+        _ if is_fallback => found..=u64::MAX,
+        RowsPolicy::Min => found..=found,
+        RowsPolicy::Fixed(rows) => u64::from(rows)..=u64::from(rows),
+        RowsPolicy::Search { extra_rows, .. } => found..=found + u64::from(extra_rows),
+    };
+    if !allowed.contains(&used) {
+        let expected = if allowed.start() == allowed.end() {
+            format!("{} by the rows policy", allowed.start())
+        } else {
+            format!("{} to {} by the rows policy", allowed.start(), allowed.end())
+        };
+        return Err(VerifyError::mismatch(format!("step {step}: rows"), used, expected));
+    }
+    Ok(CertifiedRows {
+        found,
+        bound: question.rows_for(cells_bound),
+        cells_found: checked.cells_upper.unwrap_or(used * question.slots),
+        cells_bound,
+    })
+}
+
+/// Batch indices per row and slot, and the dummies beside them.
+fn list_cells(instance: &Instance, layout: &Layout) -> (Vec<Vec<Vec<u32>>>, Vec<Vec<u32>>) {
+    let (rows, slots) = (layout.num_rows(), layout.num_slots());
+    let mut cells = vec![vec![Vec::new(); slots]; rows];
+    let mut dummies = vec![vec![0; slots]; rows];
+    for (sample, &cell) in layout.cell_of().iter().enumerate() {
+        let (row, slot) = (cell as usize / slots, cell as usize % slots);
+        match instance.batch_index(sample) {
+            Some(index) => cells[row][slot].push(index as u32),
+            None => dummies[row][slot] += 1,
+        }
+    }
+    (cells, dummies)
+}
+
+/// The placement with its peaks over the whole batch.
+fn describe_placement(steps: &[StepDecisions<'_>], placement: &Placement) -> PlanPlacement {
+    let (layers, experts) = (placement.num_layers(), placement.num_experts());
+    let mut loads = vec![vec![0u64; experts]; layers];
+    for step in steps {
+        for (total, part) in loads.iter_mut().zip(step.instance.expert_loads()) {
+            total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
+        }
+    }
+    let peak = loads.iter().enumerate().map(|(layer, loads)| {
+        let mut ranks = vec![0u64; placement.num_ranks()];
+        for (expert, load) in loads.iter().enumerate() {
+            ranks[placement.rank_of(layer, expert)] += load;
+        }
+        ranks.into_iter().max().unwrap_or(0)
+    });
+    PlanPlacement {
+        num_ranks: placement.num_ranks() as u32,
+        log2phys: (0..layers).map(|layer| placement.slots(layer).to_vec()).collect(),
+        peak: peak.collect(),
+        bound: loads.iter().map(|loads| peak_bounds(loads, placement.num_ranks()).best()).collect(),
+    }
+}
+
+fn is_spread(batch: &Batch, setting: &Setting) -> bool {
+    let parts = batch.expert_counts.as_ref().map_or(1, routepack_problem::ExpertCounts::parts);
+    setting.routing.attribution == Attribution::Spread && parts == 1
+}
+
+fn outside_id(batch: &Batch, sample: usize) -> Option<OutsideId> {
+    batch.sample_ids.as_ref().map(|ids| match ids {
+        SampleIds::Integers(ids) => OutsideId::Integer(ids[sample]),
+        SampleIds::Strings(ids) => OutsideId::Text(ids[sample].clone()),
+    })
+}

@@ -1,0 +1,64 @@
+//! Cost bounds and gaps of one step.
+
+use routepack_bounds::{LayoutBound, given_placement, layout_bound, placement_free};
+use routepack_problem::{Instance, Placement};
+
+use crate::{PlanBound, PlanBounds};
+
+impl From<LayoutBound> for PlanBound {
+    fn from(bound: LayoutBound) -> Self {
+        let LayoutBound { attention, expert, total, worst_shard, worst_row, .. } = bound;
+        Self { attention, expert, total, worst_shard, worst_row }
+    }
+}
+
+/// Both lower bounds on the cost of any layout with this number of rows.
+pub(crate) fn bound_costs(instance: &Instance, placement: &Placement, rows: usize) -> PlanBounds {
+    PlanBounds {
+        given_placement: layout_bound(instance, &given_placement(instance, placement), rows).into(),
+        placement_free: layout_bound(instance, &placement_free(instance), rows).into(),
+    }
+}
+
+/// (incumbent − bound)/incumbent; 0 when there is no cost.
+pub(crate) fn gap(incumbent: u64, bound: u64) -> f64 {
+    if incumbent == 0 { 0.0 } else { (i128::from(incumbent) - i128::from(bound)) as f64 / incumbent as f64 }
+}
+
+/// The placement to charge with: the one given, or one without layers when no routes were recorded.
+///
+/// # Errors
+/// None for a batch without routes; with routes, a placement must be there and have the batch's dimensions.
+pub(crate) fn placement_in_force(
+    instance: &Instance,
+    placement: Option<&Placement>,
+) -> Result<Placement, routepack_problem::ProblemError> {
+    let (layers, experts) = (instance.num_layers(), instance.num_experts());
+    let ranks = instance.topology().num_ranks();
+    let found = match placement {
+        None if layers == 0 => return Placement::new(ranks, Vec::new()),
+        Some(placement)
+            if layers > 0
+                && [placement.num_layers(), placement.num_experts(), placement.num_ranks()]
+                    == [layers, experts, ranks] =>
+        {
+            return Ok(placement.clone());
+        }
+        None => "no placement".to_owned(),
+        Some(placement) => format!(
+            "[{} layers, {} experts] on {} ranks",
+            placement.num_layers(),
+            placement.num_experts(),
+            placement.num_ranks()
+        ),
+    };
+    Err(routepack_problem::ProblemError::Shape {
+        field: "placement",
+        found,
+        expected: if layers == 0 {
+            "no placement, as no routes were recorded".to_owned()
+        } else {
+            format!("[{layers} layers, {experts} experts] on {ranks} ranks")
+        },
+    })
+}

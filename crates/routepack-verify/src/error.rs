@@ -1,0 +1,53 @@
+//! Why a plan is refused.
+
+use routepack_certificate::CheckError;
+use routepack_problem::{LayoutError, ProblemError};
+use thiserror::Error;
+
+/// Why a plan is refused, or cannot be put together.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum VerifyError {
+    /// A claim differs from what the inputs give.
+    #[error("{field}: the plan claims {claimed}, recomputed {recomputed}")]
+    Mismatch {
+        /// Path of the field in the plan.
+        field: String,
+        /// The claim.
+        claimed: String,
+        /// What the inputs give.
+        recomputed: String,
+    },
+    /// The batch and the plan's setting make no instance, or the placement is none.
+    #[error("{0}")]
+    Problem(#[from] ProblemError),
+    /// The cells of a step are no layout of its window.
+    #[error("step {step}: {error}")]
+    Layout {
+        /// Optimizer step.
+        step: i64,
+        /// The first violation.
+        error: LayoutError,
+    },
+    /// The certificate of a step is not accepted.
+    #[error("step {step}: certificate: {error}")]
+    Certificate {
+        /// Optimizer step.
+        step: i64,
+        /// Why.
+        error: CheckError,
+    },
+}
+
+impl VerifyError {
+    pub(crate) fn mismatch(
+        field: impl Into<String>,
+        claimed: impl ToString,
+        recomputed: impl ToString,
+    ) -> Self {
+        Self::Mismatch {
+            field: field.into(),
+            claimed: claimed.to_string(),
+            recomputed: recomputed.to_string(),
+        }
+    }
+}
