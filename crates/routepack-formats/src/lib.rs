@@ -21,6 +21,6 @@ pub use plan_file::{
 };
 pub use routes::{Routes, read_routes};
 pub use schema::{plan_schema, schema_of, window_schema};
-pub use toml_file::{parse_toml, read_toml};
+pub use toml_file::{parse_toml, read_toml, write_toml};
 pub use window::{encode_batch, read_batch, read_batch_from, write_batch_npz};
 pub use window_json::{batch_json, write_batch_json};

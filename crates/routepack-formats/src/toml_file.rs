@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::FormatError;
-use crate::atomic::read_text;
+use crate::atomic::{read_text, write_atomically};
 
 /// Reads a TOML file (`-`: the standard input) into `T`.
 ///
@@ -16,6 +17,18 @@ use crate::atomic::read_text;
 pub fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, FormatError> {
     let (text, name) = read_text(path)?;
     parse_toml(&text, &name)
+}
+
+/// Writes any value as TOML (`-`: the standard output).
+///
+/// # Errors
+/// The file cannot be written; then nothing is changed.
+///
+/// # Panics
+/// The value has no form in TOML: no table at its root, or keys that are no text.
+pub fn write_toml<T: Serialize>(path: &Path, value: &T) -> Result<(), FormatError> {
+    let text = toml::to_string(value).expect("options types have a form in TOML");
+    write_atomically(path, text.as_bytes())
 }
 
 /// Reads a TOML text into `T`; `name` stands for the file in messages.
