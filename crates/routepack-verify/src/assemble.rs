@@ -182,7 +182,7 @@ fn certify_rows(
         } else {
             format!("{} to {} by the rows policy", allowed.start(), allowed.end())
         };
-        return Err(VerifyError::mismatch(format!("step {step}: rows"), used, expected));
+        return Err(VerifyError::mismatch(format!("step {step}: rows"), &used, &expected));
     }
     Ok(CertifiedRows {
         found,

@@ -1,5 +1,7 @@
 //! Why a plan is refused.
 
+use std::fmt::Display;
+
 use routepack_certificate::CheckError;
 use routepack_problem::{LayoutError, ProblemError};
 use thiserror::Error;
@@ -41,8 +43,8 @@ pub enum VerifyError {
 impl VerifyError {
     pub(crate) fn mismatch(
         field: impl Into<String>,
-        claimed: impl ToString,
-        recomputed: impl ToString,
+        claimed: &dyn Display,
+        recomputed: &dyn Display,
     ) -> Self {
         Self::Mismatch {
             field: field.into(),

@@ -221,3 +221,90 @@ fn stage_cost(instance: &Instance, evaluation: &Evaluation) -> Vec<u64> {
     }
     cost.iter().map(|shards| shards.iter().copied().max().unwrap_or(0)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use routepack_problem::{AttentionKind, Batch, ExactDecimal, ExpertCounts, Gamma, Setting};
+
+    use super::*;
+
+    /// D = 2, P = 2, pp = 2, two layers of two experts; φ = t, γ = 1, so S = 1.
+    fn instance() -> Instance {
+        let counts = vec![3, 1, 0, 4, 1, 1, 2, 0, 5, 0, 2, 3, 0, 2, 1, 1];
+        let batch = Batch {
+            expert_counts: Some(ExpertCounts::new([4, 1, 2, 2], counts).expect("shape")),
+            ..Batch::from_lengths(vec![4, 2, 5, 2])
+        };
+        let mut setting = Setting::new(2, 2, 8);
+        setting.topology.pp = 2;
+        setting.routing.top_k = 1;
+        setting.cost.kinds = Some(vec![AttentionKind {
+            name: "linear".into(),
+            alpha: ExactDecimal::ONE,
+            beta: ExactDecimal::ZERO,
+        }]);
+        setting.cost.gamma = Some(Gamma::Every(ExactDecimal::ONE));
+        Instance::single(batch, &setting).expect("valid")
+    }
+
+    #[test]
+    fn figures_are_those_of_the_definitions() {
+        let instance = instance();
+        assert_eq!(instance.charges().scale_bits(), 0);
+        let placement = Placement::identity(2, 2, 2).expect("divisible");
+        // Row 0: samples 0 and 1, row 1: samples 2 and 3.
+        let layout = Layout::new(2, 2, vec![0, 1, 2, 3]);
+        let figures = figures(&instance, Some(&placement), &layout).expect("valid");
+        // W: row 0 layer 0 [4, 2], layer 1 [2, 4]; row 1 layer 0 [5, 2], layer 1 [3, 4].
+        assert_eq!((figures.rows, figures.peak_sum, figures.worst_peak), (2, 4 + 4 + 5 + 4, 5));
+        assert_eq!(figures.rank_loads, [[9, 4], [5, 8]]);
+        assert_eq!(figures.busiest_rank_rows, 5 + 3);
+        assert_eq!(figures.largest_cell, 5);
+        assert_eq!((figures.attention, figures.expert), (4 + 5, 17));
+        assert_eq!(figures.score, Score { worst_shard: 26, total: 26, worst_row: 5 + 9 });
+        // Stage 0: half of 4 and of 5, rounded up, and the peaks of layer 0.
+        assert_eq!(figures.stage_cost, [2 + 3 + 4 + 5, 2 + 3 + 4 + 4]);
+        assert_eq!(figures.unit, 8);
+        let close =
+            |value: f64, expected: f64| assert!((value - expected).abs() < 1e-12, "{value} {expected}");
+        // Two ranks: standard deviation is half the difference.
+        close(figures.cv, (2.5 / 6.5 + 1.5 / 6.5) / 2.0);
+        close(figures.balance_efficiency, 13.0 / 17.0);
+        close(figures.joint_score, 26.0 / 8.0);
+        close(figures.attention_cost, 9.0 / 8.0);
+        close(figures.gap_to_placement, (26 - figures.bounds.given_placement.worst_shard) as f64 / 26.0);
+        assert!(figures.bounds.placement_free.worst_shard <= figures.bounds.given_placement.worst_shard);
+    }
+
+    #[test]
+    fn steps_add_up() {
+        let instance = instance();
+        let placement = Placement::identity(2, 2, 2).expect("divisible");
+        let of =
+            |cells: Vec<u32>| figures(&instance, Some(&placement), &Layout::new(2, 2, cells)).expect("valid");
+        let (one, other) = (of(vec![0, 1, 2, 3]), of(vec![0, 2, 1, 3]));
+        let sum = Figures::sum(&[one.clone(), other.clone()]).expect("two steps");
+        assert_eq!(sum.rows, 4);
+        assert_eq!(sum.peak_sum, one.peak_sum + other.peak_sum);
+        assert_eq!(sum.worst_peak, one.worst_peak.max(other.worst_peak));
+        assert_eq!(sum.score.worst_shard, one.score.worst_shard + other.score.worst_shard);
+        assert_eq!(sum.score.worst_row, one.score.worst_row.max(other.score.worst_row));
+        assert_eq!(sum.rank_loads, [[18, 8], [10, 16]]);
+        assert!((sum.cv - one.cv).abs() < 1e-12, "the same loads twice vary the same");
+        assert!(Figures::sum(&[]).is_none());
+        assert_eq!(Figures::sum(std::slice::from_ref(&one)), Some(one));
+    }
+
+    #[test]
+    fn without_routes_only_attention_counts() {
+        let instance =
+            Instance::single(Batch::from_lengths(vec![4, 2]), &Setting::new(2, 2, 8)).expect("valid");
+        let figures = figures(&instance, None, &Layout::new(1, 2, vec![0, 1])).expect("valid");
+        assert_eq!((figures.peak_sum, figures.expert, figures.busiest_rank_rows), (0, 0, 0));
+        assert_eq!(figures.attention, figures.score.worst_shard);
+        assert!(figures.cv.abs() < f64::EPSILON);
+        let placement = Placement::identity(1, 2, 2).expect("divisible");
+        let layout = Layout::new(1, 2, vec![0, 1]);
+        assert!(super::figures(&instance, Some(&placement), &layout).is_err());
+    }
+}

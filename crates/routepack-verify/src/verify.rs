@@ -57,17 +57,17 @@ pub fn verify(plan: &Plan, batch: &Arc<Batch>) -> Result<Verified, VerifyError> 
 /// As [`verify`]; a certificate that needs more is not accepted.
 pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result<Verified, VerifyError> {
     if plan.format != FORMAT {
-        return Err(VerifyError::mismatch("format", &plan.format, FORMAT));
+        return Err(VerifyError::mismatch("format", &plan.format, &FORMAT));
     }
     let window = window_sha256(batch);
     if plan.window_sha256 != window {
-        return Err(VerifyError::mismatch("window_sha256", &plan.window_sha256, window));
+        return Err(VerifyError::mismatch("window_sha256", &plan.window_sha256, &window));
     }
     let prepared = prepare(Arc::clone(batch), &plan.setting)?;
     let claimed: Vec<i64> = plan.steps.iter().map(|step| step.step).collect();
     let recorded: Vec<i64> = prepared.instances.iter().map(Instance::step).collect();
     if claimed != recorded {
-        return Err(VerifyError::mismatch("steps", format!("{claimed:?}"), format!("{recorded:?}")));
+        return Err(VerifyError::mismatch("steps", &format!("{claimed:?}"), &format!("{recorded:?}")));
     }
     let placement = match &plan.placement {
         Some(claimed) => Some(Placement::new(claimed.num_ranks as usize, claimed.log2phys.clone())?),
@@ -125,27 +125,27 @@ fn rebuild_layout(step: &PlanStep, instance: &Instance) -> Result<(Instance, Lay
     let rows = step.cells.len();
     let field = |name: &str| format!("step {number}: {name}");
     if step.rows != rows as u64 {
-        return Err(VerifyError::mismatch(field("rows"), step.rows, format!("{rows} rows of cells")));
+        return Err(VerifyError::mismatch(field("rows"), &step.rows, &format!("{rows} rows of cells")));
     }
     for (row, cells) in step.cells.iter().enumerate() {
         if cells.len() != slots {
             let what = field(&format!("cells[{row}]"));
             return Err(VerifyError::mismatch(
                 what,
-                format!("{} slots", cells.len()),
-                format!("{slots} slots"),
+                &format!("{} slots", cells.len()),
+                &format!("{slots} slots"),
             ));
         }
     }
     if step.dummies.len() != rows || step.dummies.iter().any(|row| row.len() != slots) {
         let claimed: Vec<usize> = step.dummies.iter().map(Vec::len).collect();
         let grid = format!("{rows} rows of {slots} slots");
-        return Err(VerifyError::mismatch(field("dummies"), format!("rows of {claimed:?} slots"), grid));
+        return Err(VerifyError::mismatch(field("dummies"), &format!("rows of {claimed:?} slots"), &grid));
     }
     let num_dummies: u64 = step.dummies.iter().flatten().map(|&count| u64::from(count)).sum();
     if num_dummies > (rows * slots) as u64 {
         let limit = format!("at most one a cell, {}", rows * slots);
-        return Err(VerifyError::mismatch(field("dummies"), num_dummies, limit));
+        return Err(VerifyError::mismatch(field("dummies"), &num_dummies, &limit));
     }
     let recorded = instance.num_samples();
     let with =
@@ -164,8 +164,8 @@ fn rebuild_layout(step: &PlanStep, instance: &Instance) -> Result<(Instance, Lay
                     let found = format!("no sample of step {number}");
                     return Err(VerifyError::mismatch(
                         field(&format!("cells[{row}][{slot}]")),
-                        claimed,
-                        found,
+                        &claimed,
+                        &found,
                     ));
                 };
                 cell.push(sample);
@@ -197,10 +197,10 @@ fn compare(plan: &Plan, again: &Plan) -> Result<(), VerifyError> {
         value
     };
     if let Some((field, claimed, recomputed)) = difference(&as_json(plan), &as_json(again), String::new()) {
-        return Err(VerifyError::mismatch(field, claimed, recomputed));
+        return Err(VerifyError::mismatch(field, &claimed, &recomputed));
     }
     if plan.sha256 != digest {
-        return Err(VerifyError::mismatch("sha256", &plan.sha256, digest));
+        return Err(VerifyError::mismatch("sha256", &plan.sha256, &digest));
     }
     Ok(())
 }
