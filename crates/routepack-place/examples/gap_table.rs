@@ -1,0 +1,85 @@
+//! Prints the gap table: mean and worst distance to the bound for EPLB's rule (LPT) and ours.
+//!
+//! `cargo run --release -p routepack-place --example gap_table [seed]`
+#![allow(clippy::print_stdout, reason = "a table for people")]
+
+use std::time::Instant;
+
+use routepack_anneal::stream::Stream;
+use routepack_place::{PlaceOptions, Start, place};
+
+const LAYERS: usize = 48;
+const EXPERTS: usize = 128;
+const PICKS: f64 = 1e6;
+
+fn lognormal(sigma: f64) -> impl Fn(&mut Stream) -> Vec<f64> {
+    move |stream| (0..EXPERTS).map(|_| (sigma * stream.normal()).exp()).collect()
+}
+
+fn zipf(exponent: f64) -> impl Fn(&mut Stream) -> Vec<f64> {
+    move |stream| {
+        let mut weights: Vec<f64> = (1..=EXPERTS).map(|rank| (rank as f64).powf(-exponent)).collect();
+        stream.shuffle(&mut weights);
+        weights
+    }
+}
+
+fn layers(seed: u64, weights: &dyn Fn(&mut Stream) -> Vec<f64>) -> Vec<Vec<u64>> {
+    (0..LAYERS as u64)
+        .map(|layer| {
+            let mut stream = Stream::new(seed).child(layer);
+            let weights = weights(&mut stream);
+            let total: f64 = weights.iter().sum();
+            weights.iter().map(|weight| (PICKS * weight / total).round() as u64).collect()
+        })
+        .collect()
+}
+
+fn main() {
+    let seed = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1);
+    let off = PlaceOptions { max_swaps: 0, max_resplits: 0, max_triples: 0, ..PlaceOptions::default() };
+    let arms = [
+        ("lpt", PlaceOptions { start: Start::Lpt, ..off.clone() }),
+        ("lpt + swap", PlaceOptions { start: Start::Lpt, max_swaps: 1000, ..off.clone() }),
+        ("lpt + all", PlaceOptions { start: Start::Lpt, ..PlaceOptions::default() }),
+        ("identity + swap", PlaceOptions { max_swaps: 1000, ..off.clone() }),
+        ("identity + resplit", PlaceOptions { max_resplits: 1000, ..off.clone() }),
+        ("identity + pairs", PlaceOptions { max_triples: 0, ..PlaceOptions::default() }),
+        ("default", PlaceOptions::default()),
+    ];
+    let sources: [(&str, Box<dyn Fn(&mut Stream) -> Vec<f64>>); 3] = [
+        ("log-normal 0.5", Box::new(lognormal(0.5))),
+        ("log-normal 1.0", Box::new(lognormal(1.0))),
+        ("zipf 0.5", Box::new(zipf(0.5))),
+    ];
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+    for (source, weights) in &sources {
+        for ranks in [4, 8, 16, 32] {
+            let loads = layers(seed, weights);
+            for (arm, options) in &arms {
+                let start = Instant::now();
+                let placed = pool.install(|| place(&loads, ranks, options, &|| false)).expect("valid loads");
+                let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+                let gaps: Vec<f64> = placed
+                    .layers
+                    .iter()
+                    .map(|layer| layer.peak as f64 / layer.bounds.best() as f64 - 1.0)
+                    .collect();
+                let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+                let worst = gaps.iter().copied().fold(0.0, f64::max);
+                let proved = placed.layers.iter().filter(|layer| layer.proved_optimal).count();
+                let moved: usize = (0..LAYERS)
+                    .map(|layer| {
+                        (0..EXPERTS).filter(|&e| placed.placement.slots(layer)[e] != e as u32).count()
+                    })
+                    .sum();
+                println!(
+                    "{source:>15} {ranks:>3} {arm:>20}: mean {:8.4} %, worst {:8.4} %, proved {proved:>2}/{LAYERS}, moved {:5.1}, {milliseconds:7.1} ms",
+                    100.0 * mean,
+                    100.0 * worst,
+                    moved as f64 / LAYERS as f64,
+                );
+            }
+        }
+    }
+}

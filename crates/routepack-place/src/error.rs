@@ -1,0 +1,52 @@
+//! What can be wrong with the input of a placement.
+
+use thiserror::Error;
+
+/// Why experts cannot be placed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlaceError {
+    /// Every rank owns the same number of experts.
+    #[error("experts not divisible by ranks: {experts} experts, {ranks} ranks")]
+    Indivisible {
+        /// Experts per layer.
+        experts: usize,
+        /// EP ranks.
+        ranks: usize,
+    },
+    /// A layer has another number of experts than the first.
+    #[error("loads[{layer}] has {found} experts, layer 0 has {expected}")]
+    Shape {
+        /// Layer.
+        layer: usize,
+        /// Experts found.
+        found: usize,
+        /// Experts expected.
+        expected: usize,
+    },
+    /// The total load of a layer leaves the exact range.
+    #[error("loads[{layer}] sum to {sum}: a layer's total must stay below 2^62")]
+    Overflow {
+        /// Layer.
+        layer: usize,
+        /// Total load.
+        sum: u128,
+    },
+    /// The resident placement is of another model or job.
+    #[error("resident placement has {found}, the loads have {expected}")]
+    Resident {
+        /// Layers, experts and ranks of the resident placement.
+        found: String,
+        /// Layers, experts and ranks of the loads.
+        expected: String,
+    },
+    /// An option is out of range.
+    #[error("place.{field} = {value}: {limit}")]
+    Option {
+        /// Name of the option.
+        field: &'static str,
+        /// Value found.
+        value: String,
+        /// What is allowed.
+        limit: &'static str,
+    },
+}

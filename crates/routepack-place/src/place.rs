@@ -1,0 +1,185 @@
+//! Experts onto EP ranks, every layer on its own (DESIGN §1.4, stage 1).
+//!
+//! Problem: per layer, E loads onto P ranks of exactly s = E/P slots, least largest rank load; NP-hard from s = 3 on.
+//! Method: start → best swaps → re-splits of pairs → re-splits of triples, the last two in turns until neither helps.
+//! A layer is left as soon as its peak meets the bound: then it is proved optimal. A start other than LPT that ends
+//! above LPT's peak is searched again from LPT, so the outcome is never worse than LPT. Layers without load are not
+//! touched. Slots: who stays on its rank stays in its slot.
+//! Deterministic: layers are independent, every method is, and `stop` only ends a layer between methods.
+
+use rayon::prelude::*;
+use routepack_bounds::{PeakBounds, peak_bounds};
+use routepack_problem::Placement;
+
+use crate::best_swap::swap_best;
+use crate::lpt::longest_first;
+use crate::ranks::Ranks;
+use crate::resplit::{Subsets, resplit_pairs};
+use crate::slots::keep_slots;
+use crate::triple::{Deals, MAX_SLOTS, resplit_triples};
+use crate::{PlaceError, PlaceOptions, Start};
+
+/// A placement and what is known of every layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Slot of every expert of every layer.
+    pub placement: Placement,
+    /// Peak and bounds of every layer, `[layers]`.
+    pub layers: Vec<PlacedLayer>,
+    /// Whether every method ran to its end; false when stopped before.
+    pub finished: bool,
+}
+
+/// One layer's outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedLayer {
+    /// Largest rank load, in routed rows.
+    pub peak: u64,
+    /// Lower bounds on it.
+    pub bounds: PeakBounds,
+    /// Whether the peak meets a bound.
+    pub proved_optimal: bool,
+}
+
+/// Tables shared by all layers.
+struct Tables {
+    subsets: Subsets,
+    deals: Option<Deals>,
+}
+
+/// Places `loads` `[layers][experts]` (routed rows of the window or batch) on `num_ranks` EP ranks.
+///
+/// # Errors
+/// Experts not divisible by ranks, layers of different width, a layer's total of 2^62 or more, a resident placement of
+/// another shape, or options out of range.
+pub fn place(
+    loads: &[Vec<u64>],
+    num_ranks: usize,
+    options: &PlaceOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Placed, PlaceError> {
+    options.validate()?;
+    let num_experts = check_loads(loads, num_ranks)?;
+    let reference = reference(loads.len(), num_experts, num_ranks, options)?;
+    let slots = num_experts / num_ranks;
+    let tables = Tables {
+        subsets: Subsets::new(slots, options.max_subsets as usize),
+        deals: (options.max_triples > 0 && (3..=MAX_SLOTS).contains(&slots)).then(|| Deals::new(slots)),
+    };
+    let outcomes: Vec<(Vec<u32>, PlacedLayer, bool)> = loads
+        .par_iter()
+        .enumerate()
+        .map(|(layer, loads)| place_layer(loads, num_ranks, &reference, layer, options, &tables, stop))
+        .collect();
+    let mut slots = Vec::with_capacity(loads.len());
+    let mut layers = Vec::with_capacity(loads.len());
+    let mut finished = true;
+    for (layer_slots, layer, layer_finished) in outcomes {
+        slots.push(layer_slots);
+        layers.push(layer);
+        finished &= layer_finished;
+    }
+    let placement = Placement::new(num_ranks, slots).expect("every layer is a bijection by construction");
+    Ok(Placed { placement, layers, finished })
+}
+
+fn check_loads(loads: &[Vec<u64>], num_ranks: usize) -> Result<usize, PlaceError> {
+    let experts = loads.first().map_or(0, Vec::len);
+    if num_ranks == 0 || !experts.is_multiple_of(num_ranks) {
+        return Err(PlaceError::Indivisible { experts, ranks: num_ranks });
+    }
+    for (layer, loads) in loads.iter().enumerate() {
+        if loads.len() != experts {
+            return Err(PlaceError::Shape { layer, found: loads.len(), expected: experts });
+        }
+        let sum: u128 = loads.iter().map(|&load| u128::from(load)).sum();
+        if sum >= 1 << 62 {
+            return Err(PlaceError::Overflow { layer, sum });
+        }
+    }
+    Ok(experts)
+}
+
+/// Where the weights are.
+fn reference(
+    num_layers: usize,
+    num_experts: usize,
+    num_ranks: usize,
+    options: &PlaceOptions,
+) -> Result<Placement, PlaceError> {
+    let Some(resident) = &options.resident else {
+        return Ok(Placement::identity(num_layers, num_experts, num_ranks).expect("divisibility is checked"));
+    };
+    let describe = |layers, experts, ranks| format!("{layers} layers, {experts} experts, {ranks} ranks");
+    let found = describe(resident.num_layers(), resident.num_experts(), resident.num_ranks());
+    let expected = describe(num_layers, num_experts, num_ranks);
+    if found != expected {
+        return Err(PlaceError::Resident { found, expected });
+    }
+    Ok(resident.clone())
+}
+
+fn place_layer(
+    loads: &[u64],
+    num_ranks: usize,
+    reference: &Placement,
+    layer: usize,
+    options: &PlaceOptions,
+    tables: &Tables,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> (Vec<u32>, PlacedLayer, bool) {
+    let bounds = peak_bounds(loads, num_ranks);
+    let bound = bounds.best();
+    let start = match options.start {
+        _ if bound == 0 => reference.experts(layer),
+        Start::Resident => reference.experts(layer),
+        Start::Identity => (0..loads.len() as u32).collect(),
+        Start::Lpt => longest_first(loads, num_ranks),
+    };
+    let mut ranks = Ranks::new(loads, num_ranks, start);
+    let mut finished = improve(&mut ranks, bound, options, tables, stop);
+    if options.start != Start::Lpt && ranks.peak() > bound {
+        let mut from_lpt = Ranks::new(loads, num_ranks, longest_first(loads, num_ranks));
+        if from_lpt.peak() < ranks.peak() {
+            finished &= improve(&mut from_lpt, bound, options, tables, stop);
+            ranks = from_lpt;
+        }
+    }
+    let peak = ranks.peak();
+    let slots = keep_slots(ranks.all_members(), ranks.slots(), reference.slots(layer));
+    let proved_optimal = peak == bound;
+    (slots, PlacedLayer { peak, bounds, proved_optimal }, finished || proved_optimal)
+}
+
+/// Runs the methods on one layer; false if stopped.
+fn improve(
+    ranks: &mut Ranks<'_>,
+    bound: u64,
+    options: &PlaceOptions,
+    tables: &Tables,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> bool {
+    if ranks.peak() == bound {
+        return true;
+    }
+    if stop() {
+        return false;
+    }
+    swap_best(ranks, bound, options.max_swaps);
+    let (mut resplits, mut triples) = (options.max_resplits, options.max_triples);
+    loop {
+        if ranks.peak() == bound {
+            return true;
+        }
+        if stop() {
+            return false;
+        }
+        resplits -= resplit_pairs(ranks, &tables.subsets, bound, resplits);
+        let Some(deals) = &tables.deals else { return true };
+        let dealt = resplit_triples(ranks, deals, bound, triples.min(1));
+        triples -= dealt;
+        if dealt == 0 {
+            return true;
+        }
+    }
+}
