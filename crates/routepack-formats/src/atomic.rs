@@ -15,14 +15,14 @@ use crate::error::name_of;
 /// # Errors
 /// The folder or file cannot be written; nothing is left behind.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FormatError> {
-    let failed = |error: io::Error| FormatError::access(&name_of(path), "write", error);
+    let failed = |error: io::Error| FormatError::access(&name_of(path), "write", &error);
     if path == Path::new("-") {
         let mut out = io::stdout().lock();
         return out.write_all(bytes).and_then(|()| out.flush()).map_err(failed);
     }
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => {
-            Err(FormatError::access(&name_of(path), "write", "it is a folder"))
+            Err(FormatError::access(&name_of(path), "write", &"it is a folder"))
         }
         Ok(metadata) if !metadata.is_file() => {
             File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes)).map_err(failed)
@@ -69,7 +69,7 @@ pub(crate) fn open(path: &Path) -> Result<(Box<dyn Source>, String), FormatError
     let source: Box<dyn Source> = if path == Path::new("-") {
         Box::new(Cursor::new(read_bytes(path)?))
     } else {
-        let file = File::open(path).map_err(|error| FormatError::access(&name, "open", error))?;
+        let file = File::open(path).map_err(|error| FormatError::access(&name, "open", &error))?;
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
             Box::new(io::BufReader::new(file))
         } else {
@@ -87,10 +87,10 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, FormatError> {
         io::stdin()
             .lock()
             .read_to_end(&mut bytes)
-            .map_err(|error| FormatError::access(&name, "read", error))?;
+            .map_err(|error| FormatError::access(&name, "read", &error))?;
     } else {
-        let mut file = File::open(path).map_err(|error| FormatError::access(&name, "open", error))?;
-        file.read_to_end(&mut bytes).map_err(|error| FormatError::access(&name, "read", error))?;
+        let mut file = File::open(path).map_err(|error| FormatError::access(&name, "open", &error))?;
+        file.read_to_end(&mut bytes).map_err(|error| FormatError::access(&name, "read", &error))?;
     }
     Ok(bytes)
 }
@@ -102,7 +102,7 @@ pub(crate) fn read_text(path: &Path) -> Result<(String, String), FormatError> {
         Ok(text) => Ok((text, name)),
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
-            let line = 1 + error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
+            let line = error.as_bytes()[..valid].split(|&byte| byte == b'\n').count();
             Err(FormatError::line(&name, line, "no text: not valid UTF-8"))
         }
     }

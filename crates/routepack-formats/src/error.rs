@@ -1,5 +1,6 @@
 //! What can be wrong with a file, with its place.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use thiserror::Error;
@@ -82,7 +83,7 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    pub(crate) fn access(file: &str, action: &'static str, error: impl ToString) -> Self {
+    pub(crate) fn access(file: &str, action: &'static str, error: &dyn Display) -> Self {
         Self::Access { file: file.to_owned(), action, error: error.to_string() }
     }
 

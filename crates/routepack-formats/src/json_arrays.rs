@@ -13,6 +13,9 @@ pub(crate) struct JsonArrays {
     fields: Vec<(String, Nested)>,
 }
 
+/// The value of a leaf, or its text and what is expected.
+type Convert<'a, T> = &'a dyn Fn(&Nested) -> Result<T, (String, &'static str)>;
+
 /// What a JSON array may hold here.
 #[derive(Clone, Debug, PartialEq)]
 enum Nested {
@@ -78,7 +81,7 @@ impl JsonArrays {
         &self,
         array: &str,
         accept: &dyn Fn(&[usize]) -> Result<(), String>,
-        convert: &dyn Fn(&Nested) -> Result<T, (String, &'static str)>,
+        convert: Convert<'_, T>,
     ) -> Result<Array<T>, FormatError> {
         let place = Place { file: &self.file, array };
         let nested = self.field(array);
@@ -101,7 +104,7 @@ fn collect<T>(
     shape: &[usize],
     index: &mut Vec<usize>,
     place: Place<'_>,
-    convert: &dyn Fn(&Nested) -> Result<T, (String, &'static str)>,
+    convert: Convert<'_, T>,
     values: &mut Vec<T>,
 ) -> Result<(), FormatError> {
     match (nested, shape) {
@@ -115,18 +118,18 @@ fn collect<T>(
         }
         (Nested::List(elements), [length, ..]) => Err(place.wrong_value(
             index,
-            format!("a list of {}", elements.len()),
+            &format!("a list of {}", elements.len()),
             format!("expected {length} elements, as its first neighbour has"),
         )),
         (Nested::List(_), []) => {
-            Err(place.wrong_value(index, "a list", "expected a value, as its first neighbour is"))
+            Err(place.wrong_value(index, &"a list", "expected a value, as its first neighbour is"))
         }
         (value, []) => {
-            let value = convert(value).map_err(|(value, limit)| place.wrong_value(index, value, limit))?;
+            let value = convert(value).map_err(|(value, limit)| place.wrong_value(index, &value, limit))?;
             values.push(value);
             Ok(())
         }
-        (_, _) => Err(place.wrong_value(index, "a value", "expected a list, as its first neighbour is")),
+        (_, _) => Err(place.wrong_value(index, &"a value", "expected a list, as its first neighbour is")),
     }
 }
 

@@ -1,14 +1,15 @@
-//! One array as NumPy writes it (`.npy`, versions 1 to 3): header and values, integers and text only.
+//! One array as `NumPy` writes it (`.npy`, versions 1 to 3): header and values, integers and text only.
 //!
-//! Format: NumPy documentation, "NPY format" (`numpy.lib.format`). A header is a Python dictionary with `descr`,
+//! Format: `NumPy` documentation, "NPY format" (`numpy.lib.format`). A header is a Python dictionary with `descr`,
 //! `fortran_order` and `shape`. Nothing is allocated from what a header says: values are read in blocks, so memory
 //! follows the bytes that are really there. Pickled objects are refused, never read.
 
+use std::fmt::Display;
 use std::io::Read;
 
 use crate::FormatError;
 
-/// Most bytes of a header; NumPy itself reads no more than 10,000.
+/// Most bytes of a header; `NumPy` itself reads no more than 10,000.
 const MAX_HEADER: u32 = 1 << 16;
 /// Most values of one array.
 const MAX_VALUES: u64 = 1 << 32;
@@ -41,7 +42,7 @@ impl Place<'_> {
     pub(crate) fn wrong_value(
         self,
         index: &[usize],
-        value: impl ToString,
+        value: &dyn Display,
         limit: impl Into<String>,
     ) -> FormatError {
         let index = index.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -115,7 +116,7 @@ pub(crate) struct Header {
     /// Values in all.
     count: usize,
     /// Bytes of the header itself.
-    header_bytes: u64,
+    own_bytes: u64,
 }
 
 impl Header {
@@ -141,7 +142,7 @@ impl Header {
         reader.read_exact(&mut text).map_err(|error| place.unreadable(&error))?;
         let text = String::from_utf8(text).map_err(|_| place.wrong("the header is no text"))?;
         let mut header = Literal::new(&text).header().map_err(|why| place.wrong(format!("header: {why}")))?;
-        header.header_bytes = 8 + length_bytes as u64 + u64::from(length);
+        header.own_bytes = 8 + length_bytes as u64 + u64::from(length);
         header.check(place)?;
         Ok(header)
     }
@@ -162,7 +163,7 @@ impl Header {
 
     /// Bytes of header and values together; what the archive must hold.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.header_bytes + self.count as u64 * self.width as u64
+        self.own_bytes + self.count as u64 * self.width as u64
     }
 
     /// Whether the values are text.
@@ -257,11 +258,11 @@ impl Header {
         let (mut values, mut bytes) = (Vec::new(), vec![0u8; self.width]);
         for position in 0..self.count {
             reader.read_exact(&mut bytes).map_err(|error| place.unreadable(&error))?;
-            let text = if self.kind == Kind::Bytes { self.utf8(&bytes) } else { self.utf32(&bytes) };
+            let text = if self.kind == Kind::Bytes { Self::utf8(&bytes) } else { self.utf32(&bytes) };
             let Some(text) = text else {
                 return Err(place.wrong_value(
                     &self.index(position),
-                    format!("{bytes:x?}"),
+                    &format!("{bytes:x?}"),
                     "no valid Unicode",
                 ));
             };
@@ -271,7 +272,7 @@ impl Header {
         Ok(Array { shape: self.shape.clone(), values: self.row_major(values) })
     }
 
-    fn utf8(&self, bytes: &[u8]) -> Option<String> {
+    fn utf8(bytes: &[u8]) -> Option<String> {
         let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         String::from_utf8(bytes[..end].to_vec()).ok()
     }
@@ -301,7 +302,7 @@ impl Header {
             for bytes in bytes.chunks_exact(self.width) {
                 match convert(bytes) {
                     Ok(value) => values.push(value),
-                    Err(value) => return Err(place.wrong_value(&self.index(values.len()), value, T::LIMIT)),
+                    Err(value) => return Err(place.wrong_value(&self.index(values.len()), &value, T::LIMIT)),
                 }
             }
         }
@@ -382,7 +383,7 @@ impl<'a> Literal<'a> {
         }
         let (kind, big_endian, width) = parse_descr(descr)?;
         let descr = descr.to_owned();
-        Ok(Header { descr, kind, big_endian, width, fortran_order, shape, count: 0, header_bytes: 0 })
+        Ok(Header { descr, kind, big_endian, width, fortran_order, shape, count: 0, own_bytes: 0 })
     }
 
     fn eat(&mut self, expected: char) -> bool {
@@ -493,7 +494,7 @@ impl Encoded {
 
     /// Unsigned values in 2 or 4 bytes, whatever fits.
     pub(crate) fn counts(name: &'static str, shape: &[usize], values: &[u32]) -> Self {
-        if values.iter().all(|&value| value <= u32::from(u16::MAX)) {
+        if values.iter().all(|&value| u16::try_from(value).is_ok()) {
             Self::new(name, "<u2", shape, |bytes| {
                 bytes.extend(values.iter().flat_map(|&value| (value as u16).to_le_bytes()));
             })
@@ -518,7 +519,7 @@ impl Encoded {
     /// Signed values in 8 bytes.
     pub(crate) fn long_integers(name: &'static str, shape: &[usize], values: &[i64]) -> Self {
         Self::new(name, "<i8", shape, |bytes| {
-            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()))
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
         })
     }
 

@@ -42,7 +42,7 @@ pub fn read_batch(path: &Path) -> Result<Batch, FormatError> {
 /// # Errors
 /// As [`read_batch`].
 pub fn read_batch_from(mut source: impl Read + Seek, name: &str) -> Result<Batch, FormatError> {
-    let unreadable = |error: std::io::Error| FormatError::access(name, "read", error);
+    let unreadable = |error: std::io::Error| FormatError::access(name, "read", &error);
     let mut start = Vec::new();
     source.by_ref().take(64).read_to_end(&mut start).map_err(unreadable)?;
     source.seek(SeekFrom::Start(0)).map_err(unreadable)?;
@@ -169,7 +169,7 @@ fn read_cost(arrays: &mut impl Arrays, n: usize) -> Result<CostTable, FormatErro
 /// bytes.
 ///
 /// # Errors
-/// The file cannot be written; a text id that ends with a zero character, which NumPy cannot hold.
+/// The file cannot be written; a text id that ends with a zero character, which `NumPy` cannot hold.
 pub fn write_batch_npz(path: &Path, batch: &Batch) -> Result<(), FormatError> {
     write_atomically(path, &encode_batch(batch)?)
 }
@@ -198,7 +198,7 @@ pub fn encode_batch(batch: &Batch) -> Result<Vec<u8>, FormatError> {
             if let Some(index) = ids.iter().position(|id| id.ends_with('\0')) {
                 let place = crate::npy::Place { file: "window", array: "sample_ids" };
                 let limit = "a text that ends with a zero character cannot be written as .npz";
-                return Err(place.wrong_value(&[index], format!("{:?}", ids[index]), limit));
+                return Err(place.wrong_value(&[index], &format!("{:?}", ids[index]), limit));
             }
             arrays.push(Encoded::texts("sample_ids", ids));
         }

@@ -268,7 +268,7 @@ mod tests {
         let close =
             |value: f64, expected: f64| assert!((value - expected).abs() < 1e-12, "{value} {expected}");
         // Two ranks: standard deviation is half the difference.
-        close(figures.cv, (2.5 / 6.5 + 1.5 / 6.5) / 2.0);
+        close(figures.cv, f64::midpoint(2.5 / 6.5, 1.5 / 6.5));
         close(figures.balance_efficiency, 13.0 / 17.0);
         close(figures.joint_score, 26.0 / 8.0);
         close(figures.attention_cost, 9.0 / 8.0);

@@ -42,16 +42,16 @@ fn plan(recipe: &Recipe) -> Option<(Plan, Arc<Batch>)> {
 }
 
 /// Pointers to every value, the whole excepted.
-fn pointers(value: &Value, path: String, found: &mut Vec<String>) {
+fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
     if !path.is_empty() {
-        found.push(path.clone());
+        found.push(path.to_owned());
     }
     match value {
         Value::Array(values) => {
-            values.iter().enumerate().for_each(|(i, value)| pointers(value, format!("{path}/{i}"), found));
+            values.iter().enumerate().for_each(|(i, value)| pointers(value, &format!("{path}/{i}"), found));
         }
         Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| pointers(value, format!("{path}/{key}"), found));
+            fields.iter().for_each(|(key, value)| pointers(value, &format!("{path}/{key}"), found));
         }
         _ => {}
     }
@@ -105,7 +105,7 @@ fn mutations(value: &Value) -> Vec<Value> {
 fn tamper(plan: &Plan, batch: &Arc<Batch>, reseal: bool) -> usize {
     let whole = serde_json::to_value(plan).expect("JSON");
     let mut paths = Vec::new();
-    pointers(&whole, String::new(), &mut paths);
+    pointers(&whole, "", &mut paths);
     let mut refused = 0;
     for path in paths {
         if reseal && (path == "/sha256" || FREE.iter().any(|free| path.starts_with(free))) {
@@ -142,16 +142,16 @@ fn tamper(plan: &Plan, batch: &Arc<Batch>, reseal: bool) -> usize {
 
 #[test]
 fn every_changed_value_is_refused() {
-    for (ids, oversize, tp) in [(2, true, 1), (1, false, 4), (0, false, 1)] {
-        let (plan, batch) = plan(&Recipe { ids, oversize, tp, ..full_recipe() }).expect("plannable");
+    for (tp, ids, oversize) in [(1, 2, true), (4, 1, false), (1, 0, false)] {
+        let (plan, batch) = plan(&Recipe { tp, ids, oversize, ..full_recipe() }).expect("plannable");
         assert!(tamper(&plan, &batch, false) > 500);
     }
 }
 
 #[test]
 fn every_false_claim_is_refused_even_under_a_new_digest() {
-    for (ids, oversize, tp) in [(2, true, 1), (1, false, 4), (0, false, 1)] {
-        let (plan, batch) = plan(&Recipe { ids, oversize, tp, ..full_recipe() }).expect("plannable");
+    for (tp, ids, oversize) in [(1, 2, true), (4, 1, false), (1, 0, false)] {
+        let (plan, batch) = plan(&Recipe { tp, ids, oversize, ..full_recipe() }).expect("plannable");
         assert!(tamper(&plan, &batch, true) > 400);
     }
 }
@@ -224,7 +224,7 @@ proptest! {
         let Some((plan, batch)) = plan(&recipe) else { return Ok(()) };
         let mut changed = serde_json::to_value(&plan).expect("JSON");
         let mut paths = Vec::new();
-        pointers(&changed, String::new(), &mut paths);
+        pointers(&changed, "", &mut paths);
         let path = at.get(&paths);
         let options = mutations(changed.pointer(path).expect("the path exists"));
         if options.is_empty() {

@@ -310,7 +310,9 @@ pub(crate) fn agrees(plan: &Plan, batch: &Batch) -> Result<(), String> {
                     if plan.setting.routing.pad_routes == PadRoutes::Spread {
                         loads.fill((pads * u64::from(TOP_K)).div_ceil(ranks as u64));
                     }
-                    pad_experts.iter().for_each(|&expert| loads[rank_of(expert)] += pads);
+                    for &expert in &pad_experts {
+                        loads[rank_of(expert)] += pads;
+                    }
                     for &sample in members.clone().flat_map(|slot| &cells[slot]) {
                         let counts =
                             batch.expert_counts.as_ref().expect("layers").of(sample as usize, 0, layer);
