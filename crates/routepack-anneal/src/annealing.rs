@@ -20,6 +20,8 @@
 //! 10.1103/PhysRevE.92.013303. Deviations: systematic resampling at constant population; the archive; the start may be
 //! any states, at a temperature the ladder was measured for.
 
+use std::fmt;
+
 use crate::error::AnnealError;
 use crate::options::{Options, Start};
 use crate::population::{Archive, Population};
@@ -53,6 +55,18 @@ pub struct Annealed<S: System> {
     /// −T ln Z, up to the first temperature's. Only where it means that: a finished run of a system whose sweeps keep
     /// the Boltzmann distribution, started in equilibrium.
     pub log_partition_ratio: Option<f64>,
+}
+
+impl<S: System> fmt::Debug for Annealed<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { outcome, sweeps, log_partition_ratio, .. } = self;
+        formatter
+            .debug_struct("Annealed")
+            .field("outcome", outcome)
+            .field("sweeps", sweeps)
+            .field("log_partition_ratio", log_partition_ratio)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Anneals a population that starts from `starts`; the module explains the method.

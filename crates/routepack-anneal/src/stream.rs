@@ -213,13 +213,17 @@ mod tests {
     #[test]
     fn below_is_in_range_and_unbiased_where_bias_would_show() {
         let mut stream = Stream::new(5);
-        // A modulo or a bare multiplication would favour some thirds of this range two to one.
+        // A bare modulo would make the lowest third of this range twice as likely as the others, a bare multiplication
+        // every third number.
         let n = 3 << 62;
-        let mut thirds = [0_i32; 3];
+        let (mut thirds, mut residues) = ([0_i32; 3], [0_i32; 3]);
         for _ in 0..30_000 {
-            thirds[(stream.below(n) >> 62) as usize] += 1;
+            let number = stream.below(n);
+            thirds[(number >> 62) as usize] += 1;
+            residues[(number % 3) as usize] += 1;
         }
-        assert!(thirds.iter().all(|count| (count - 10_000).abs() < 5 * 82), "{thirds:?}");
+        let fair = |count: &i32| (count - 10_000).abs() < 5 * 82;
+        assert!(thirds.iter().all(fair) && residues.iter().all(fair), "{thirds:?} {residues:?}");
         assert!((0..1000).all(|_| stream.below(1) == 0));
         assert!((0..1000).all(|_| (17..19).contains(&stream.range(17..19))));
         assert!((0..1000).all(|_| stream.range(0..u64::MAX) < u64::MAX));

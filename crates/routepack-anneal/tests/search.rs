@@ -123,8 +123,8 @@ impl System for Climber {
     fn snapshot(&self, state: &u64) -> u64 {
         *state
     }
-    fn sample_change(&self, _: &mut u64, _: &mut Stream) -> f64 {
-        1.0
+    fn sample_change(&self, state: &mut u64, _: &mut Stream) -> f64 {
+        *state as f64
     }
     fn sweep(&self, state: &mut u64, _: f64, _: &mut Stream, record: &mut Record<Self>) {
         *state += 1;
@@ -143,6 +143,56 @@ fn never_worse_than_the_best_start() {
         assert_eq!((annealed.score, annealed.best), (10, 10));
         assert!(annealed.trace.iter().all(|report| report.gains == 0));
     }
+}
+
+#[test]
+fn a_ladder_is_measured_on_all_replicas() {
+    let ladder = Ladder::Measured { hot_acceptance: 0.3, cold_acceptance: 0.01 };
+    let options = Options { population: 2, samples: 2, ladder, ..small() };
+    let annealed = anneal(&Climber, vec![1, 3], &options, &Stream::new(1), &|| false, &mut |_| ()).unwrap();
+    let hottest = annealed.trace[0].temperature;
+    let accepted = f64::exp(-1.0 / hottest) + 3.0 * f64::exp(-3.0 / hottest);
+    assert!((accepted / 4.0 - 0.3).abs() < 1e-9, "{hottest}");
+}
+
+/// Goes down by one a sweep, and counts the snapshots taken of it.
+struct Sinker {
+    snapshots: AtomicU64,
+}
+
+impl System for Sinker {
+    type State = i64;
+    type Score = i64;
+    type Snapshot = i64;
+    const MOVE_KINDS: &'static [&'static str] = &[];
+    fn energy(&self, state: &i64) -> f64 {
+        *state as f64
+    }
+    fn score(&self, state: &i64) -> i64 {
+        *state
+    }
+    fn snapshot(&self, state: &i64) -> i64 {
+        self.snapshots.fetch_add(1, Ordering::Relaxed);
+        *state
+    }
+    fn sample_change(&self, _: &mut i64, _: &mut Stream) -> f64 {
+        -1.0
+    }
+    fn sweep(&self, state: &mut i64, _: f64, _: &mut Stream, _: &mut Record<Self>) {
+        *state -= 1;
+    }
+}
+
+/// A replica behind the archive never takes a snapshot, even when it is better than it ever was.
+#[test]
+fn only_what_beats_the_archive_is_kept() {
+    let system = Sinker { snapshots: AtomicU64::new(0) };
+    let options = Options { population: 3, temperatures: 1, sweeps: 50, ..small() };
+    let annealed =
+        anneal(&system, vec![20, 10, 15], &options, &Stream::new(1), &|| false, &mut |_| ()).unwrap();
+    assert_eq!((annealed.score, annealed.best), (10 - 50, 10 - 50));
+    assert_eq!(annealed.trace[0].gains, 50);
+    assert_eq!(system.snapshots.into_inner(), 1 + 50);
 }
 
 #[test]
@@ -233,16 +283,8 @@ impl System for Broken {
 
 #[test]
 fn what_cannot_be_is_refused_by_name() {
-    let refuse = |system: &Broken, starts: Vec<bool>, options: &Options| match anneal(
-        system,
-        starts,
-        options,
-        &Stream::new(1),
-        &|| false,
-        &mut |_| (),
-    ) {
-        Err(error) => error,
-        Ok(_) => panic!("{options:?} was accepted"),
+    let refuse = |system: &Broken, starts: Vec<bool>, options: &Options| {
+        anneal(system, starts, options, &Stream::new(1), &|| false, &mut |_| ()).unwrap_err()
     };
     let sound = Broken { energy: 1.0, change: 1.0 };
     assert_eq!(refuse(&sound, vec![], &small()), AnnealError::NoStart);
