@@ -1,1 +1,45 @@
-//! Reference arms: what trainers do today.
+#![doc = include_str!("../README.md")]
+
+mod deal;
+mod dp_local_ffd;
+mod global_ffd;
+mod split_heaviest;
+
+pub use dp_local_ffd::dp_local_ffd;
+pub use global_ffd::global_ffd;
+
+use routepack_problem::Layout;
+
+/// Layout of a reference arm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaselineLayout {
+    /// The layout; valid for the instance.
+    pub layout: Layout,
+    /// Whether the rule needed more rows than asked for.
+    pub own_rows: bool,
+}
+
+/// Why a rule gives no layout.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BaselineError {
+    /// The rule cannot fill every cell.
+    #[error("{rule}: {units} units do not fill {cells} cells of {place}")]
+    EmptyCells {
+        /// The rule.
+        rule: &'static str,
+        /// Units (samples or atomic groups) at hand.
+        units: usize,
+        /// Cells to fill.
+        cells: usize,
+        /// Where.
+        place: String,
+    },
+    /// The rule does not know a constraint of the setting.
+    #[error("{rule} does not know {constraint}")]
+    Unsupported {
+        /// The rule.
+        rule: &'static str,
+        /// The constraint.
+        constraint: &'static str,
+    },
+}

@@ -1,1 +1,27 @@
-//! Plans the optimizer step of MoE reinforcement-learning training, and proves what it claims.
+#![doc = include_str!("../README.md")]
+
+mod control;
+mod error;
+mod job;
+mod plan;
+mod report;
+
+pub use control::{Control, Progress, Stage};
+pub use error::PlanError;
+pub use job::Job;
+pub use plan::plan;
+pub use report::{Arm, Report, report};
+
+pub use routepack_arrange as arrange;
+pub use routepack_baselines as baselines;
+pub use routepack_binpack as binpack;
+pub use routepack_bounds as bounds;
+pub use routepack_certificate as certificate;
+pub use routepack_formats as formats;
+pub use routepack_generate as generate;
+pub use routepack_place as place;
+pub use routepack_problem as problem;
+pub use routepack_verify as verification;
+
+pub use routepack_problem::{Batch, ExpertCounts, Instance, Layout, Placement, SampleIds, Setting};
+pub use routepack_verify::{Plan, verify};

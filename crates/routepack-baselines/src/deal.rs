@@ -1,0 +1,35 @@
+//! What every rule shares: unit sizes, row multiples, bins to layouts.
+
+use routepack_problem::{Instance, Layout};
+
+use crate::BaselineError;
+
+/// Padded tokens of every unit.
+pub(crate) fn unit_sizes(instance: &Instance, rule: &'static str) -> Result<Vec<u64>, BaselineError> {
+    let grouped = instance.num_units() < instance.num_samples();
+    if grouped && instance.setting().packing.max_samples.is_some() {
+        return Err(BaselineError::Unsupported {
+            rule,
+            constraint: "max_samples together with atomic groups",
+        });
+    }
+    Ok((0..instance.num_units()).map(|unit| instance.unit_tokens(unit)).collect())
+}
+
+/// Rows needed, at least 1 and a multiple of the trainer's.
+pub(crate) fn rows_for(rows: usize, multiple: u32) -> usize {
+    rows.max(1).next_multiple_of(multiple as usize)
+}
+
+/// Bin b as cell b, row-major.
+pub(crate) fn layout_of(instance: &Instance, rows: usize, bins: &[Vec<u32>]) -> Layout {
+    let mut cell_of = vec![0; instance.num_samples()];
+    for (cell, bin) in bins.iter().enumerate() {
+        for &unit in bin {
+            for &sample in instance.unit(unit as usize) {
+                cell_of[sample as usize] = cell as u32;
+            }
+        }
+    }
+    Layout::new(rows, instance.topology().num_slots(), cell_of)
+}

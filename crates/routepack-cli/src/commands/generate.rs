@@ -1,0 +1,249 @@
+//! `routepack generate`: realistic windows and bin-packing instances.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use routepack::formats;
+use routepack::generate::{BinsRecipe, Cut, GenerateError, Preset, Trace, WindowRecipe, bins, describe, window};
+use routepack::{Batch, Job};
+use serde_json::{Map, Value, json};
+
+use super::{print_json, read_lengths, write_window};
+use crate::exit::Failure;
+
+/// Arguments of `routepack generate`.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// A window from a recipe, with its job.
+    Window(WindowArguments),
+    /// A window cut from a recorded trace of routes by a file of lengths.
+    Cut(CutArguments),
+    /// A bin-packing instance of a known family.
+    Bins(BinsArguments),
+}
+
+/// Arguments of `routepack generate window`.
+#[derive(Args)]
+#[command(after_help = window_help())]
+struct WindowArguments {
+    /// Named recipe.
+    #[arg(long)]
+    preset: Option<Preset>,
+    /// Recipe file (TOML), instead of a preset.
+    #[arg(long, conflicts_with = "preset")]
+    recipe: Option<PathBuf>,
+    /// Change one field, `name=value` with dots for tables, such as `routing.layers=4`; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    changes: Vec<String>,
+    /// Window file to write: .npz or .json (`-` for standard output).
+    #[arg(short, long)]
+    output: PathBuf,
+    /// Job file to write (TOML).
+    #[arg(long)]
+    job_output: Option<PathBuf>,
+    /// Seed of every random stream.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print statistics as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `routepack generate cut`.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  routepack generate cut --routes trace.npz --experts 64 \\
+    --lengths rollouts.tsv --column prompt_tokens+response_tokens --samples 512 -o window.npz")]
+struct CutArguments {
+    /// Recorded routes: .npz with an array `routed_experts` [tokens, layers, top_k].
+    #[arg(long)]
+    routes: Vec<PathBuf>,
+    /// Experts per layer.
+    #[arg(long)]
+    experts: usize,
+    /// Lengths of the samples.
+    #[arg(long)]
+    lengths: PathBuf,
+    /// Column of a TSV, or a sum of columns such as `prompt_tokens+response_tokens`.
+    #[arg(long)]
+    column: Option<String>,
+    /// Samples; all lengths by default.
+    #[arg(long)]
+    samples: Option<usize>,
+    /// Tokens at the end of each sample whose routes are not counted, 0 or 1.
+    #[arg(long, default_value_t = 0)]
+    unrouted: u32,
+    /// Window file to write: .npz or .json (`-` for standard output).
+    #[arg(short, long)]
+    output: PathBuf,
+    /// Print statistics as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `routepack generate bins`.
+#[derive(Args)]
+#[command(after_help = bins_help())]
+struct BinsArguments {
+    /// Family of instances.
+    #[arg(long)]
+    family: String,
+    /// Change one field, `name=value`; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    changes: Vec<String>,
+    /// File to write: n, capacity, then n sizes (`-` for standard output).
+    #[arg(short, long)]
+    output: PathBuf,
+    /// Seed of every random stream.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print facts as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn window_help() -> String {
+    let presets = Preset::ALL.map(|preset| format!("  {:<13} {}", preset.name(), preset.summary()));
+    format!(
+        "Presets:\n{}\n\nExamples:\n  routepack generate window --preset tiny -o tiny.npz --job-output tiny.toml\n  \
+         routepack generate window --preset mixed --set prompts=256 --seed 3 -o mixed.npz",
+        presets.join("\n")
+    )
+}
+
+fn bins_help() -> String {
+    let families: Vec<String> =
+        BinsRecipe::names().iter().map(|(name, about)| format!("  {name:<13} {about}")).collect();
+    format!(
+        "Families:\n{}\n\nExample:\n  routepack generate bins --family knife-edge --set slots=16 -o edge.txt",
+        families.join("\n")
+    )
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.what {
+        What::Window(arguments) => run_window(arguments),
+        What::Cut(arguments) => run_cut(arguments),
+        What::Bins(arguments) => run_bins(arguments),
+    }
+}
+
+fn run_window(arguments: &WindowArguments) -> Result<(), Failure> {
+    let recipe: WindowRecipe = match (&arguments.recipe, arguments.preset) {
+        (Some(path), _) => formats::read_toml(path)?,
+        (None, preset) => preset.unwrap_or(Preset::Tiny).recipe(),
+    };
+    let recipe = recipe.amended(&parse_changes(&arguments.changes)?)?;
+    let generated = window(&recipe, arguments.seed)?;
+    write_window(&arguments.output, &generated.batch)?;
+    if let Some(path) = &arguments.job_output {
+        formats::write_toml(path, &Job::new(generated.setting))?;
+    }
+    say(&generated.batch, arguments.json, &arguments.output);
+    Ok(())
+}
+
+fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
+    let place = arguments.lengths.display();
+    let lengths = read_lengths(&arguments.lengths, arguments.column.as_deref())?.sizes;
+    let samples = arguments.samples.unwrap_or(lengths.len());
+    if samples > lengths.len() {
+        return Err(Failure::input(place, format!("--samples {samples}: the file has {} lengths", lengths.len())));
+    }
+    let lengths: Vec<u32> = lengths[..samples]
+        .iter()
+        .enumerate()
+        .map(|(sample, &length)| {
+            u32::try_from(length)
+                .map_err(|_| Failure::input(&place, format!("length {length} of sample {sample} is not below 2^32")))
+        })
+        .collect::<Result<_, _>>()?;
+    let mut values = Vec::new();
+    let (mut layers, mut top_k) = (0, 0);
+    for path in &arguments.routes {
+        let routes = formats::read_routes(path)?;
+        if !values.is_empty() && (layers, top_k) != (routes.layers, routes.top_k) {
+            return Err(Failure::input(
+                path.display(),
+                format!("[layers, top_k] = [{}, {}], the first file has [{layers}, {top_k}]", routes.layers, routes.top_k),
+            ));
+        }
+        (layers, top_k) = (routes.layers, routes.top_k);
+        values.extend(routes.experts);
+    }
+    let trace = Trace::new(&values, layers, top_k, arguments.experts)?;
+    let batch = trace.cut(&lengths, Cut { first_token: 0, unrouted_tokens: arguments.unrouted })?;
+    write_window(&arguments.output, &batch)?;
+    say(&batch, arguments.json, &arguments.output);
+    Ok(())
+}
+
+fn run_bins(arguments: &BinsArguments) -> Result<(), Failure> {
+    let recipe = BinsRecipe::named(&arguments.family)?.amended(&parse_changes(&arguments.changes)?)?;
+    let made = bins(&recipe, arguments.seed)?;
+    let mut text = format!("{}\n{}\n", made.sizes.len(), made.capacity);
+    for size in &made.sizes {
+        text.push_str(&format!("{size}\n"));
+    }
+    formats::write_atomically(&arguments.output, text.as_bytes())?;
+    let total: u128 = made.sizes.iter().map(|&size| u128::from(size)).sum();
+    if arguments.json {
+        print_json(&json!({
+            "items": made.sizes.len(),
+            "capacity": made.capacity,
+            "volume_bound": total.div_ceil(u128::from(made.capacity)) as u64,
+            "optimum": made.optimum,
+        }));
+    }
+    Ok(())
+}
+
+fn say(batch: &Batch, json: bool, output: &std::path::Path) {
+    if json {
+        print_json(&describe(batch));
+    } else if output.as_os_str() != "-" {
+        let tokens: u64 = batch.lengths.iter().map(|&length| u64::from(length)).sum();
+        println!(
+            "{}: {} samples, {tokens} tokens, {} layers",
+            output.display(),
+            batch.num_samples(),
+            batch.num_layers()
+        );
+    }
+}
+
+/// `a.b=1` and the like as tables within tables; a value that is no JSON is taken as text.
+fn parse_changes(changes: &[String]) -> Result<Value, Failure> {
+    let mut root = Map::new();
+    for change in changes {
+        let (name, value) = change
+            .split_once('=')
+            .ok_or_else(|| Failure::Input(format!("--set {change}: expected name=value")))?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        let (tables, field) = name.rsplit_once('.').map_or((None, name), |(tables, field)| (Some(tables), field));
+        let mut table = &mut root;
+        for name in tables.into_iter().flat_map(|tables| tables.split('.')) {
+            table = table
+                .entry(name)
+                .or_insert_with(|| Value::Object(Map::new()))
+                .as_object_mut()
+                .ok_or_else(|| Failure::Input(format!("--set {change}: `{name}` is set to a value already")))?;
+        }
+        table.insert(field.to_owned(), value);
+    }
+    Ok(Value::Object(root))
+}
+
+impl From<GenerateError> for Failure {
+    fn from(error: GenerateError) -> Self {
+        Self::Input(error.to_string())
+    }
+}

@@ -1,0 +1,102 @@
+//! `routepack plan`: a window and a job to a verified plan.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use routepack::formats;
+use routepack::{Control, Job, Plan};
+
+use super::{ends_with, in_pool, print_json, read_window};
+use crate::exit::Failure;
+use crate::interrupt;
+use crate::progress::Bar;
+
+/// Arguments of `routepack plan`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  routepack plan window.npz --job job.toml -o plan.json
+  routepack plan window.npz --job job.toml --deadline-ms 200 -o plan.json
+  routepack plan window.npz --job job.toml --json | jq .steps[0].rows")]
+pub struct Arguments {
+    /// Window: .npz or .json (`-` for standard input).
+    window: PathBuf,
+    /// Job file (TOML): topology, capacity, cost, options.
+    #[arg(long)]
+    job: PathBuf,
+    /// Plan file to write (`-` for standard output); .npz gives the index arrays alone.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Seed of every random stream; the job's by default.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Stop with the best plan so far after this many milliseconds; the job's by default.
+    #[arg(long)]
+    deadline_ms: Option<u64>,
+    /// Threads; all processors by default. The plan does not depend on it.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// No progress bar.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print the plan as JSON instead of a summary.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut job: Job = formats::read_toml(&arguments.job)?;
+    job.seed = arguments.seed.unwrap_or(job.seed);
+    job.deadline_ms = arguments.deadline_ms.or(job.deadline_ms);
+    let mut control = Control::new().cancelled_by(interrupt::flag());
+    if let Some(limit) = job.deadline_ms {
+        control = control.within(Duration::from_millis(limit));
+    }
+    let batch = read_window(&arguments.window)?;
+    let bar = Bar::new(arguments.quiet);
+    let mut control = control.observed_by(|progress| bar.show(progress));
+    let plan = in_pool(arguments.threads, || routepack::plan(&batch, &job, &mut control))?
+        .map_err(|error| Failure::input(arguments.window.display(), error))?;
+    drop(control);
+    drop(bar);
+    if let Some(output) = &arguments.output {
+        if ends_with(output, "npz") {
+            formats::write_plan_npz(output, &plan)?;
+        } else {
+            formats::write_plan(output, &plan)?;
+        }
+    }
+    let to_stdout = arguments.output.as_ref().is_some_and(|output| output.as_os_str() == "-");
+    match (arguments.json, to_stdout) {
+        (_, true) => {}
+        (true, false) => print_json(&plan),
+        (false, false) => print_summary(&plan),
+    }
+    Ok(())
+}
+
+fn print_summary(plan: &Plan) {
+    let unit = (u64::from(plan.setting.packing.capacity) << plan.scale_bits) as f64;
+    for step in &plan.steps {
+        let claim = if step.rows_proved {
+            format!("{} rows are the fewest, proved", step.rows_found)
+        } else {
+            format!("at least {} rows, {} found", step.rows_bound, step.rows_found)
+        };
+        println!("step {}: {} samples, {} rows ({claim})", step.step, step.totals.samples, step.rows);
+        println!(
+            "  joint score {:.4}; gap {:.3} % to the bound of this placement, {:.3} % to that of any placement",
+            step.score.worst_shard as f64 / unit,
+            100.0 * step.gap_to_placement,
+            100.0 * step.gap_to_free,
+        );
+    }
+    if !plan.dropped.is_empty() {
+        println!("{} samples left out: longer than a cell", plan.dropped.len());
+    }
+    if !plan.finished {
+        println!("stopped early: the best plan so far");
+    }
+    println!("plan sha256 {}", plan.sha256);
+}

@@ -1,0 +1,108 @@
+//! `routepack report`: the plan beside its reference arms.
+
+use std::path::PathBuf;
+
+use routepack::{Arm, Report, formats};
+
+use super::{print_json, read_window};
+use crate::exit::Failure;
+use crate::table;
+
+/// Arguments of `routepack report`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  routepack report plan.json --window window.npz
+
+Arms: baseline (identity placement, first-fit decreasing), reorder (the plan's placement, first-fit decreasing),
+dp-local-ffd (the plan's placement, LPT over slots and first-fit decreasing in each), routepack (the plan).")]
+pub struct Arguments {
+    /// Plan file (`-` for standard input).
+    plan: PathBuf,
+    /// The window it was made from.
+    #[arg(long)]
+    window: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let plan = formats::read_plan(&arguments.plan)?;
+    let batch = read_window(&arguments.window)?;
+    let report = routepack::report(&plan, &batch)
+        .map_err(|error| Failure::Refused(format!("{}: {error}", arguments.plan.display())))?;
+    if arguments.json {
+        print_json(&report);
+    } else {
+        print_report(&report);
+    }
+    Ok(())
+}
+
+fn print_report(report: &Report) {
+    let proved = report.rows_proved.iter().all(|&proved| proved);
+    println!("plan {}", report.plan_sha256);
+    println!("rows per step {:?}, {}", report.rows, if proved { "fewest, proved" } else { "not proved to be fewest" });
+    if report.estimate {
+        println!("expert figures are estimates: routes were divided evenly over parts of a slot");
+    }
+    println!();
+    let header: Vec<&str> = std::iter::once("").chain(report.arms.iter().map(|arm| arm.name.as_str())).collect();
+    println!("{}", table::render(&header, &figure_rows(&report.arms)));
+    println!();
+    println!("routepack against, in percent:");
+    let ours = report.arms.last().expect("the plan is always an arm");
+    let others = &report.arms[..report.arms.len() - 1];
+    let header: Vec<&str> = std::iter::once("").chain(others.iter().map(|arm| arm.name.as_str())).collect();
+    println!("{}", table::render(&header, &difference_rows(ours, others)));
+    for arm in report.arms.iter().filter(|arm| arm.own_rows) {
+        println!("{} needs more rows than the plan", arm.name);
+    }
+    for (name, why) in &report.without {
+        println!("{name}: no layout ({why})");
+    }
+}
+
+type Figure = (&'static str, fn(&Arm) -> String);
+
+fn figure_rows(arms: &[Arm]) -> Vec<Vec<String>> {
+    let figures: [Figure; 10] = [
+        ("rows", |arm| arm.figures.rows.to_string()),
+        ("CV of rank loads", |arm| format!("{:.5}", arm.figures.cv)),
+        ("peak sum", |arm| arm.figures.peak_sum.to_string()),
+        ("worst peak", |arm| arm.figures.worst_peak.to_string()),
+        ("balance efficiency", |arm| format!("{:.4}", arm.figures.balance_efficiency)),
+        ("attention cost", |arm| format!("{:.4}", arm.figures.attention_cost)),
+        ("joint score", |arm| format!("{:.4}", arm.figures.joint_score)),
+        ("gap to its placement %", |arm| format!("{:.3}", 100.0 * arm.figures.gap_to_placement)),
+        ("gap to any placement %", |arm| format!("{:.3}", 100.0 * arm.gap)),
+        ("busiest rank's rows", |arm| arm.figures.busiest_rank_rows.to_string()),
+    ];
+    figures
+        .iter()
+        .map(|(name, figure)| std::iter::once((*name).to_owned()).chain(arms.iter().map(figure)).collect())
+        .collect()
+}
+
+type Quantity = (&'static str, fn(&Arm) -> f64);
+
+fn difference_rows(ours: &Arm, others: &[Arm]) -> Vec<Vec<String>> {
+    let quantities: [Quantity; 4] = [
+        ("peak sum", |arm| arm.figures.peak_sum as f64),
+        ("worst peak", |arm| arm.figures.worst_peak as f64),
+        ("attention cost", |arm| arm.figures.attention_cost),
+        ("joint score", |arm| arm.figures.joint_score),
+    ];
+    let percent = |ours: f64, other: f64| {
+        if other == 0.0 { "–".to_owned() } else { format!("{:+.2}", 100.0 * (ours / other - 1.0)) }
+    };
+    quantities
+        .iter()
+        .map(|(name, quantity)| {
+            let differences = others.iter().map(|other| percent(quantity(ours), quantity(other)));
+            std::iter::once((*name).to_owned()).chain(differences).collect()
+        })
+        .collect()
+}

@@ -1,0 +1,38 @@
+//! `routepack schema`: the JSON Schema of a file format, made from the types.
+
+use clap::ValueEnum;
+use routepack::{Job, Plan, Report, formats};
+
+use super::print_json;
+use crate::exit::Failure;
+
+/// Arguments of `routepack schema`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  routepack schema job > job.schema.json")]
+pub struct Arguments {
+    /// The format.
+    format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// The job file (TOML, same structure).
+    Job,
+    /// The plan file.
+    Plan,
+    /// `routepack report --json`.
+    Report,
+}
+
+/// Runs the command.
+#[allow(clippy::unnecessary_wraps, reason = "every command has this signature")]
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    print_json(&match arguments.format {
+        Format::Job => formats::schema_of::<Job>(),
+        Format::Plan => formats::schema_of::<Plan>(),
+        Format::Report => formats::schema_of::<Report>(),
+    });
+    Ok(())
+}

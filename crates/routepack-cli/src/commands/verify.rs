@@ -1,0 +1,62 @@
+//! `routepack verify`: everything a plan claims, recomputed from the window.
+
+use std::path::PathBuf;
+
+use routepack::formats;
+use serde::Serialize;
+
+use super::{print_json, read_window};
+use crate::exit::Failure;
+
+/// Arguments of `routepack verify`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  routepack verify plan.json --window window.npz
+
+Exit code 0: every claim holds. Exit code 1: the first claim that does not is named.")]
+pub struct Arguments {
+    /// Plan file (`-` for standard input).
+    plan: PathBuf,
+    /// The window it was made from.
+    #[arg(long)]
+    window: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    verified: bool,
+    sha256: String,
+    claims: Vec<Claim>,
+}
+
+#[derive(Serialize)]
+struct Claim {
+    what: String,
+    value: String,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let plan = formats::read_plan(&arguments.plan)?;
+    let batch = read_window(&arguments.window)?;
+    let verified = routepack::verify(&plan, &batch)
+        .map_err(|error| Failure::Refused(format!("{}: {error}", arguments.plan.display())))?;
+    if arguments.json {
+        let claims = verified.claims.iter();
+        print_json(&Answer {
+            verified: true,
+            sha256: plan.sha256.clone(),
+            claims: claims.map(|claim| Claim { what: claim.what.clone(), value: claim.value.clone() }).collect(),
+        });
+    } else {
+        for claim in &verified.claims {
+            println!("{}: {}", claim.what, claim.value);
+        }
+        println!("verified: every claim of the plan holds");
+    }
+    Ok(())
+}

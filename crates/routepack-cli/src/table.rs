@@ -1,0 +1,36 @@
+//! Plain tables of at most 80 columns: the first column left, the others right.
+
+/// Renders rows of cells under a header.
+pub fn render(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, &width))| {
+                if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            })
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    let mut text = line(&mut header.iter().copied());
+    for row in rows {
+        text.push('\n');
+        text.push_str(&line(&mut row.iter().map(String::as_str)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn columns_line_up() {
+        let rows = vec![vec!["a".to_owned(), "10".to_owned()], vec!["bcd".to_owned(), "7".to_owned()]];
+        assert_eq!(super::render(&["x", "n"], &rows), "x     n\na    10\nbcd   7");
+    }
+}

@@ -1,0 +1,108 @@
+//! What a caller may do while a plan is made: watch it, stop it, give it until a moment.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A stage of planning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Checking the window.
+    Prepare,
+    /// Experts onto ranks.
+    Place,
+    /// Certifying the fewest rows.
+    Rows,
+    /// Arranging samples.
+    Arrange,
+    /// Recomputing every figure.
+    Assemble,
+}
+
+impl Stage {
+    /// The stage's name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare",
+            Self::Place => "place",
+            Self::Rows => "rows",
+            Self::Arrange => "arrange",
+            Self::Assemble => "assemble",
+        }
+    }
+}
+
+/// Where planning stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The stage at work.
+    pub stage: Stage,
+    /// Optimizer step at work, and how many there are.
+    pub step: (usize, usize),
+    /// Fraction of the stage's budget used, 0 to 1.
+    pub fraction: f64,
+    /// One line for a person.
+    pub message: String,
+}
+
+/// Watching and stopping: the search never reads a clock itself, it asks whether to stop between deterministic steps.
+pub struct Control<'a> {
+    cancel: Option<&'a AtomicBool>,
+    deadline: Option<Instant>,
+    pub(crate) observe: Box<dyn FnMut(&Progress) + Send + 'a>,
+}
+
+impl Default for Control<'_> {
+    fn default() -> Self {
+        Self { cancel: None, deadline: None, observe: Box::new(|_| {}) }
+    }
+}
+
+impl<'a> Control<'a> {
+    /// No limit but the counts of the job, nothing watched.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stop with the best plan so far once `cancel` is set.
+    #[must_use]
+    pub fn cancelled_by(mut self, cancel: &'a AtomicBool) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// Stop with the best plan so far after `limit`, counted from now.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.deadline = Instant::now().checked_add(limit);
+        self
+    }
+
+    /// Call `observe` as planning goes on.
+    #[must_use]
+    pub fn observed_by(mut self, observe: impl FnMut(&Progress) + Send + 'a) -> Self {
+        self.observe = Box::new(observe);
+        self
+    }
+
+    /// Whether to stop, `reserve` before the deadline.
+    pub(crate) fn stop(&self, reserve: Duration) -> impl Fn() -> bool + Sync + use<'a> {
+        self.stop_within_share(reserve, 1)
+    }
+
+    /// Whether to stop after one of `shares` equal shares of the time left until `reserve` before the deadline.
+    pub(crate) fn stop_within_share(
+        &self,
+        reserve: Duration,
+        shares: usize,
+    ) -> impl Fn() -> bool + Sync + use<'a> {
+        let now = Instant::now();
+        let until = self.deadline.map(|deadline| {
+            now + deadline.saturating_duration_since(now).saturating_sub(reserve) / shares.max(1) as u32
+        });
+        let cancel = self.cancel;
+        move || {
+            cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+                || until.is_some_and(|until| Instant::now() >= until)
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The job: everything a plan depends on beside the recorded window.
+
+use routepack_arrange::ArrangeOptions;
+use routepack_binpack::PackOptions;
+use routepack_place::PlaceOptions;
+use routepack_problem::{CostModel, Packing, Parallelism, Routing, Setting};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One job file: the problem's definition and one table of options per stage.
+///
+/// Only `topology` and `packing` are required. Budgets are counts; a deadline only decides when to stop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Parallel sizes.
+    pub topology: Parallelism,
+    /// Routing facts.
+    #[serde(default)]
+    pub routing: Routing,
+    /// Packing rules.
+    pub packing: Packing,
+    /// Cost model.
+    #[serde(default)]
+    pub cost: CostModel,
+    /// Options of the certified row bound.
+    #[serde(default)]
+    pub pack: PackOptions,
+    /// Options of the expert placement.
+    #[serde(default)]
+    pub place: PlaceOptions,
+    /// Options of the layout search.
+    #[serde(default)]
+    pub arrange: ArrangeOptions,
+    /// Seed of every random stream.
+    #[serde(default)]
+    pub seed: u64,
+    /// Stop with the best plan so far after this many milliseconds; only counts limit the search when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+}
+
+impl Job {
+    /// A job with default options.
+    pub fn new(setting: Setting) -> Self {
+        Self {
+            topology: setting.topology,
+            routing: setting.routing,
+            packing: setting.packing,
+            cost: setting.cost,
+            pack: PackOptions::default(),
+            place: PlaceOptions::default(),
+            arrange: ArrangeOptions::default(),
+            seed: 0,
+            deadline_ms: None,
+        }
+    }
+
+    /// The options of the stages as data, for the record: everything but the problem's definition and the seed.
+    pub fn options(&self) -> serde_json::Value {
+        serde_json::json!({
+            "pack": self.pack,
+            "place": self.place,
+            "arrange": self.arrange,
+            "deadline_ms": self.deadline_ms,
+        })
+    }
+
+    /// The problem's definition.
+    pub fn setting(&self) -> Setting {
+        Setting {
+            topology: self.topology.clone(),
+            routing: self.routing.clone(),
+            packing: self.packing.clone(),
+            cost: self.cost.clone(),
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Golden tests of the whole workspace: named cases that broke other tools, with the right answer.
+
+mod placement_cases;
+mod rows_cases;

@@ -1,0 +1,4 @@
+//! Property tests of the whole workspace.
+
+mod objective;
+mod plan;
