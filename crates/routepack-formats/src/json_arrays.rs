@@ -27,6 +27,20 @@ enum Nested {
     List(Vec<Self>),
 }
 
+impl Nested {
+    /// The value as it is written.
+    fn text(&self) -> String {
+        match self {
+            Self::Absent => "null".to_owned(),
+            Self::Signed(value) => value.to_string(),
+            Self::Unsigned(value) => value.to_string(),
+            Self::Float(value) => value.to_string(),
+            Self::Text(text) => format!("{text:?}"),
+            Self::List(values) => format!("a list of {}", values.len()),
+        }
+    }
+}
+
 impl JsonArrays {
     /// Parses an object of arrays; `null` is an absent array.
     pub(crate) fn parse(bytes: &[u8], file: &str) -> Result<Self, FormatError> {
@@ -59,9 +73,7 @@ impl JsonArrays {
         self.flatten(array, accept, &|value| match value {
             Nested::Signed(value) => T::from_i64(*value).ok_or((value.to_string(), T::LIMIT)),
             Nested::Unsigned(value) => T::from_u64(*value).ok_or((value.to_string(), T::LIMIT)),
-            Nested::Float(value) => Err((value.to_string(), "expected a whole number")),
-            Nested::Text(text) => Err((format!("{text:?}"), "expected a whole number")),
-            Nested::Absent | Nested::List(_) => Err(("null".to_owned(), "expected a whole number")),
+            other => Err((other.text(), "expected a whole number")),
         })
     }
 
@@ -73,7 +85,7 @@ impl JsonArrays {
     ) -> Result<Array<String>, FormatError> {
         self.flatten(array, accept, &|value| match value {
             Nested::Text(text) => Ok(text.clone()),
-            other => Err((format!("{other:?}"), "expected text, as the first value is")),
+            other => Err((other.text(), "expected text, as the first value is")),
         })
     }
 

@@ -5,6 +5,8 @@ mod error;
 mod json_arrays;
 mod lengths;
 mod npy;
+mod npy_header;
+mod npy_write;
 mod npz;
 mod plan_file;
 mod routes;

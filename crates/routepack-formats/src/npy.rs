@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::io::Read;
 
 use crate::FormatError;
+use crate::npy_header::{Declared, Kind, parse};
 
 /// Most bytes of a header; `NumPy` itself reads no more than 10,000.
 const MAX_HEADER: u32 = 1 << 16;
@@ -88,31 +89,10 @@ target!(u16, "expected 0 to 65535");
 target!(u32, "expected 0 to 4294967295");
 target!(i64, "expected -2^63 to 2^63 - 1");
 
-/// Kind of a data type; its width is in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Signed,
-    Unsigned,
-    Float,
-    /// Zero-padded bytes.
-    Bytes,
-    /// Zero-padded code points of 4 bytes.
-    Unicode,
-    Object,
-    Other,
-}
-
 /// The header of one array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    descr: String,
-    kind: Kind,
-    big_endian: bool,
-    /// Bytes of one value.
-    width: usize,
-    fortran_order: bool,
-    /// Dimensions.
-    pub(crate) shape: Vec<usize>,
+    declared: Declared,
     /// Values in all.
     count: usize,
     /// Bytes of the header itself.
@@ -141,48 +121,39 @@ impl Header {
         let mut text = vec![0u8; length as usize];
         reader.read_exact(&mut text).map_err(|error| place.unreadable(&error))?;
         let text = String::from_utf8(text).map_err(|_| place.wrong("the header is no text"))?;
-        let mut header = Literal::new(&text).header().map_err(|why| place.wrong(format!("header: {why}")))?;
-        header.own_bytes = 8 + length_bytes as u64 + u64::from(length);
-        header.check(place)?;
-        Ok(header)
+        let declared = parse(&text).map_err(|why| place.wrong(format!("header: {why}")))?;
+        let own_bytes = 8 + length_bytes as u64 + u64::from(length);
+        let count = count_values(&declared, place)?;
+        Ok(Self { declared, count, own_bytes })
     }
 
-    fn check(&mut self, place: Place<'_>) -> Result<(), FormatError> {
-        let count = self.shape.iter().try_fold(1u64, |count, &dimension| count.checked_mul(dimension as u64));
-        match count.filter(|&count| count <= MAX_VALUES) {
-            Some(count) => self.count = count as usize,
-            None => {
-                return Err(place.wrong(format!("shape {:?}: more than {MAX_VALUES} values", self.shape)));
-            }
-        }
-        if self.kind == Kind::Object {
-            return Err(place.wrong("dtype object: pickled objects are refused; save an array of numbers"));
-        }
-        Ok(())
+    /// Dimensions.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.declared.shape
     }
 
     /// Bytes of header and values together; what the archive must hold.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.own_bytes + self.count as u64 * self.width as u64
+        self.own_bytes + self.count as u64 * self.declared.width as u64
     }
 
     /// Whether the values are text.
     pub(crate) fn is_text(&self) -> bool {
-        matches!(self.kind, Kind::Bytes | Kind::Unicode)
+        matches!(self.declared.kind, Kind::Bytes | Kind::Unicode)
     }
 
     /// Multi-index of the value at a position of the file.
     fn index(&self, position: usize) -> Vec<usize> {
         let mut rest = position;
-        let mut index = vec![0; self.shape.len()];
+        let mut index = vec![0; self.declared.shape.len()];
         let mut place_digit = |axis: usize| {
-            index[axis] = rest % self.shape[axis];
-            rest /= self.shape[axis];
+            index[axis] = rest % self.declared.shape[axis];
+            rest /= self.declared.shape[axis];
         };
-        if self.fortran_order {
-            (0..self.shape.len()).for_each(&mut place_digit);
+        if self.declared.fortran_order {
+            (0..self.declared.shape.len()).for_each(&mut place_digit);
         } else {
-            (0..self.shape.len()).rev().for_each(&mut place_digit);
+            (0..self.declared.shape.len()).rev().for_each(&mut place_digit);
         }
         index
     }
@@ -195,7 +166,7 @@ impl Header {
     ) -> Result<Array<T>, FormatError> {
         macro_rules! decode {
             ($type:ty, $convert:path) => {{
-                let big = self.big_endian;
+                let big = self.declared.big_endian;
                 self.decode(reader, place, |bytes: &[u8]| {
                     let bytes = bytes.try_into().expect("blocks hold whole values");
                     let value =
@@ -204,7 +175,7 @@ impl Header {
                 })
             }};
         }
-        let values = match (self.kind, self.width) {
+        let values = match (self.declared.kind, self.declared.width) {
             (Kind::Signed, 1) => decode!(i8, T::from_i64),
             (Kind::Signed, 2) => decode!(i16, T::from_i64),
             (Kind::Signed, 4) => decode!(i32, T::from_i64),
@@ -217,16 +188,16 @@ impl Header {
             (Kind::Float, 8) => return Err(self.refuse_floats::<8>(reader, place)),
             _ => return Err(self.refuse(place)),
         }?;
-        Ok(Array { shape: self.shape.clone(), values: self.row_major(values) })
+        Ok(Array { shape: self.declared.shape.clone(), values: self.row_major(values) })
     }
 
     fn refuse(&self, place: Place<'_>) -> FormatError {
-        place.wrong(format!("dtype {}: expected an integer type", self.descr))
+        place.wrong(format!("dtype {}: expected an integer type", self.declared.descr))
     }
 
     /// The error for an array of floats: the first value that is no whole number, or else the data type.
     fn refuse_floats<const W: usize>(&self, reader: &mut impl Read, place: Place<'_>) -> FormatError {
-        let big = self.big_endian;
+        let big = self.declared.big_endian;
         let scanned = self.decode(reader, place, |bytes: &[u8]| {
             let value = if W == 4 {
                 let bytes = bytes.try_into().expect("blocks hold whole values");
@@ -239,7 +210,8 @@ impl Header {
         });
         match scanned {
             Err(FormatError::Value { file, array, index, value, .. }) => {
-                let limit = format!("expected whole numbers of an integer type, found dtype {}", self.descr);
+                let limit =
+                    format!("expected whole numbers of an integer type, found dtype {}", self.declared.descr);
                 FormatError::Value { file, array, index, value, limit }
             }
             _ => self.refuse(place),
@@ -252,13 +224,16 @@ impl Header {
         reader: &mut impl Read,
         place: Place<'_>,
     ) -> Result<Array<String>, FormatError> {
-        if !self.is_text() || self.width == 0 || self.width > MAX_TEXT {
-            return Err(place.wrong(format!("dtype {}: expected text of 1 to {MAX_TEXT} bytes", self.descr)));
+        if !self.is_text() || self.declared.width == 0 || self.declared.width > MAX_TEXT {
+            return Err(
+                place.wrong(format!("dtype {}: expected text of 1 to {MAX_TEXT} bytes", self.declared.descr))
+            );
         }
-        let (mut values, mut bytes) = (Vec::new(), vec![0u8; self.width]);
+        let (mut values, mut bytes) = (Vec::new(), vec![0u8; self.declared.width]);
         for position in 0..self.count {
             reader.read_exact(&mut bytes).map_err(|error| place.unreadable(&error))?;
-            let text = if self.kind == Kind::Bytes { Self::utf8(&bytes) } else { self.utf32(&bytes) };
+            let text =
+                if self.declared.kind == Kind::Bytes { Self::utf8(&bytes) } else { self.utf32(&bytes) };
             let Some(text) = text else {
                 return Err(place.wrong_value(
                     &self.index(position),
@@ -269,7 +244,7 @@ impl Header {
             values.push(text);
         }
         finish(reader, place)?;
-        Ok(Array { shape: self.shape.clone(), values: self.row_major(values) })
+        Ok(Array { shape: self.declared.shape.clone(), values: self.row_major(values) })
     }
 
     fn utf8(bytes: &[u8]) -> Option<String> {
@@ -280,7 +255,7 @@ impl Header {
     fn utf32(&self, bytes: &[u8]) -> Option<String> {
         let points = bytes.chunks_exact(4).map(|bytes| {
             let bytes = bytes.try_into().expect("four bytes");
-            if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+            if self.declared.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
         });
         let text: String = points.map(char::from_u32).collect::<Option<_>>()?;
         Some(text.trim_end_matches('\0').to_owned())
@@ -296,10 +271,10 @@ impl Header {
         let mut values = Vec::new();
         let mut block = vec![0u8; BLOCK];
         while values.len() < self.count {
-            let now = (self.count - values.len()).min(BLOCK / self.width);
-            let bytes = &mut block[..now * self.width];
+            let now = (self.count - values.len()).min(BLOCK / self.declared.width);
+            let bytes = &mut block[..now * self.declared.width];
             reader.read_exact(bytes).map_err(|error| place.unreadable(&error))?;
-            for bytes in bytes.chunks_exact(self.width) {
+            for bytes in bytes.chunks_exact(self.declared.width) {
                 match convert(bytes) {
                     Ok(value) => values.push(value),
                     Err(value) => return Err(place.wrong_value(&self.index(values.len()), &value, T::LIMIT)),
@@ -312,26 +287,26 @@ impl Header {
 
     /// File order → row-major order.
     fn row_major<T: Clone>(&self, values: Vec<T>) -> Vec<T> {
-        if !self.fortran_order || self.shape.len() < 2 || values.is_empty() {
+        if !self.declared.fortran_order || self.declared.shape.len() < 2 || values.is_empty() {
             return values;
         }
         // Strides of the file, and a counter over indices in row-major order.
-        let mut strides = vec![1usize; self.shape.len()];
-        for axis in 1..self.shape.len() {
-            strides[axis] = strides[axis - 1] * self.shape[axis - 1];
+        let mut strides = vec![1usize; self.declared.shape.len()];
+        for axis in 1..self.declared.shape.len() {
+            strides[axis] = strides[axis - 1] * self.declared.shape[axis - 1];
         }
-        let mut index = vec![0usize; self.shape.len()];
+        let mut index = vec![0usize; self.declared.shape.len()];
         let mut position = 0;
         let mut ordered = Vec::with_capacity(values.len());
         while ordered.len() < values.len() {
             ordered.push(values[position].clone());
-            for axis in (0..self.shape.len()).rev() {
+            for axis in (0..self.declared.shape.len()).rev() {
                 index[axis] += 1;
                 position += strides[axis];
-                if index[axis] < self.shape[axis] {
+                if index[axis] < self.declared.shape[axis] {
                     break;
                 }
-                position -= strides[axis] * self.shape[axis];
+                position -= strides[axis] * self.declared.shape[axis];
                 index[axis] = 0;
             }
         }
@@ -348,190 +323,15 @@ fn finish(reader: &mut impl Read, place: Place<'_>) -> Result<(), FormatError> {
     }
 }
 
-/// The few Python literals of a header.
-struct Literal<'a> {
-    rest: &'a str,
-}
-
-impl<'a> Literal<'a> {
-    fn new(text: &'a str) -> Self {
-        Self { rest: text }
+/// Values of an array as declared, within the limit.
+fn count_values(declared: &Declared, place: Place<'_>) -> Result<usize, FormatError> {
+    if declared.kind == Kind::Object {
+        return Err(place.wrong("dtype object: pickled objects are refused; save an array of numbers"));
     }
-
-    fn header(&mut self) -> Result<Header, String> {
-        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
-        self.expect('{')?;
-        while !self.eat('}') {
-            let key = self.string()?;
-            self.expect(':')?;
-            match key {
-                "descr" => descr = Some(self.string().map_err(|_| "structured dtypes are not supported")?),
-                "fortran_order" => fortran_order = Some(self.boolean()?),
-                "shape" => shape = Some(self.tuple()?),
-                _ => return Err(format!("unknown key `{key}`")),
-            }
-            if !self.eat(',') {
-                self.expect('}')?;
-                break;
-            }
-        }
-        let (Some(descr), Some(fortran_order), Some(shape)) = (descr, fortran_order, shape) else {
-            return Err("one of descr, fortran_order, shape is missing".to_owned());
-        };
-        if !self.rest.trim().is_empty() {
-            return Err("text behind the dictionary".to_owned());
-        }
-        let (kind, big_endian, width) = parse_descr(descr)?;
-        let descr = descr.to_owned();
-        Ok(Header { descr, kind, big_endian, width, fortran_order, shape, count: 0, own_bytes: 0 })
-    }
-
-    fn eat(&mut self, expected: char) -> bool {
-        let rest = self.rest.trim_start().strip_prefix(expected);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
-    }
-
-    fn expect(&mut self, expected: char) -> Result<(), String> {
-        if self.eat(expected) { Ok(()) } else { Err(format!("`{expected}` expected")) }
-    }
-
-    fn string(&mut self) -> Result<&'a str, String> {
-        let rest = self.rest.trim_start();
-        let quote =
-            rest.chars().next().filter(|quote| matches!(quote, '\'' | '"')).ok_or("a string expected")?;
-        let end = rest[1..].find(quote).ok_or("a string does not end")?;
-        self.rest = &rest[end + 2..];
-        Ok(&rest[1..=end])
-    }
-
-    fn boolean(&mut self) -> Result<bool, String> {
-        let rest = self.rest.trim_start();
-        for (word, value) in [("True", true), ("False", false)] {
-            if let Some(rest) = rest.strip_prefix(word) {
-                self.rest = rest;
-                return Ok(value);
-            }
-        }
-        Err("True or False expected".to_owned())
-    }
-
-    fn tuple(&mut self) -> Result<Vec<usize>, String> {
-        self.expect('(')?;
-        let mut numbers = Vec::new();
-        while !self.eat(')') {
-            let rest = self.rest.trim_start();
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            let number = rest[..end].parse();
-            numbers.push(number.map_err(|_| "a dimension is no number from 0 to 2^64 - 1".to_owned())?);
-            if numbers.len() > 32 {
-                return Err("more than 32 dimensions".to_owned());
-            }
-            // Python 2 wrote long integers with a suffix.
-            self.rest = rest[end..].strip_prefix('L').unwrap_or(&rest[end..]);
-            if !self.eat(',') {
-                self.expect(')')?;
-                break;
-            }
-        }
-        Ok(numbers)
-    }
-}
-
-fn parse_descr(descr: &str) -> Result<(Kind, bool, usize), String> {
-    let wrong = || format!("dtype `{descr}` is not understood");
-    let mut letters = descr.chars();
-    let big_endian = match letters.next() {
-        Some('>') => true,
-        Some('<' | '|' | '=') => false,
-        _ => return Err(wrong()),
-    };
-    let kind = letters.next().ok_or_else(wrong)?;
-    if kind == 'O' {
-        return Ok((Kind::Object, big_endian, 0));
-    }
-    let digits = letters.as_str();
-    let size: usize = match digits.parse() {
-        Ok(size) if size <= 1 << 24 => size,
-        // Dates carry a unit behind their size; neither is of use here.
-        _ if matches!(kind, 'm' | 'M') => 8,
-        _ => return Err(wrong()),
-    };
-    Ok(match kind {
-        'i' => (Kind::Signed, big_endian, size),
-        'u' => (Kind::Unsigned, big_endian, size),
-        'f' => (Kind::Float, big_endian, size),
-        'S' | 'a' => (Kind::Bytes, big_endian, size),
-        'U' => (Kind::Unicode, big_endian, size * 4),
-        'b' | 'c' | 'm' | 'M' | 'V' => (Kind::Other, big_endian, size),
-        _ => return Err(wrong()),
-    })
-}
-
-/// An array in `.npy` version 1 or 2, ready to be put in an archive.
-pub(crate) struct Encoded {
-    pub(crate) name: &'static str,
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Encoded {
-    fn new(name: &'static str, descr: &str, shape: &[usize], data: impl FnOnce(&mut Vec<u8>)) -> Self {
-        let tuple = match shape {
-            [one] => format!("({one},)"),
-            more => format!("({})", more.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-        };
-        let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple}, }}");
-        // Padded so that values begin at a multiple of 64 bytes; ends with a newline.
-        let padding = 63 - (10 + header.len()) % 64;
-        header.extend(std::iter::repeat_n(' ', padding));
-        header.push('\n');
-        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-        bytes.extend((header.len() as u16).to_le_bytes());
-        bytes.extend(header.as_bytes());
-        data(&mut bytes);
-        Self { name, bytes }
-    }
-
-    /// Unsigned values in 2 or 4 bytes, whatever fits.
-    pub(crate) fn counts(name: &'static str, shape: &[usize], values: &[u32]) -> Self {
-        if values.iter().all(|&value| u16::try_from(value).is_ok()) {
-            Self::new(name, "<u2", shape, |bytes| {
-                bytes.extend(values.iter().flat_map(|&value| (value as u16).to_le_bytes()));
-            })
-        } else {
-            Self::new(name, "<u4", shape, |bytes| {
-                bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-            })
-        }
-    }
-
-    /// Signed values in 4 or 8 bytes, whatever fits.
-    pub(crate) fn integers(name: &'static str, shape: &[usize], values: &[i64]) -> Self {
-        if values.iter().all(|&value| i32::try_from(value).is_ok()) {
-            Self::new(name, "<i4", shape, |bytes| {
-                bytes.extend(values.iter().flat_map(|&value| (value as i32).to_le_bytes()));
-            })
-        } else {
-            Self::long_integers(name, shape, values)
-        }
-    }
-
-    /// Signed values in 8 bytes.
-    pub(crate) fn long_integers(name: &'static str, shape: &[usize], values: &[i64]) -> Self {
-        Self::new(name, "<i8", shape, |bytes| {
-            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-        })
-    }
-
-    /// Text as code points of 4 bytes; a trailing zero character cannot be written.
-    pub(crate) fn texts(name: &'static str, values: &[String]) -> Self {
-        let width = values.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
-        Self::new(name, &format!("<U{width}"), &[values.len()], |bytes| {
-            for text in values {
-                let end = bytes.len() + 4 * width;
-                bytes.extend(text.chars().flat_map(|point| u32::from(point).to_le_bytes()));
-                bytes.resize(end, 0);
-            }
-        })
+    let shape = &declared.shape;
+    let count = shape.iter().try_fold(1u64, |count, &dimension| count.checked_mul(dimension as u64));
+    match count.filter(|&count| count <= MAX_VALUES) {
+        Some(count) => Ok(count as usize),
+        None => Err(place.wrong(format!("shape {shape:?}: more than {MAX_VALUES} values"))),
     }
 }

@@ -6,7 +6,8 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::FormatError;
-use crate::npy::{Array, Encoded, Header, Place, Target};
+use crate::npy::{Array, Header, Place, Target};
+use crate::npy_write::Encoded;
 
 /// Arrays of an open archive.
 pub(crate) struct Npz<R> {
@@ -53,12 +54,12 @@ impl<R: Read + Seek> Npz<R> {
         let entry = self.archive.by_name(&format!("{array}.npy"));
         let mut entry = entry.map_err(|error| place.wrong(format!("damaged: {error}")))?;
         let header = Header::read(&mut entry, place)?;
-        accept(&header.shape)
-            .map_err(|expected| place.wrong(format!("shape {:?}, expected {expected}", header.shape)))?;
+        accept(header.shape())
+            .map_err(|expected| place.wrong(format!("shape {:?}, expected {expected}", header.shape())))?;
         if entry.size() != header.total_bytes() {
             return Err(place.wrong(format!(
                 "shape {:?} needs {} bytes, the archive holds {}",
-                header.shape,
+                header.shape(),
                 header.total_bytes(),
                 entry.size()
             )));

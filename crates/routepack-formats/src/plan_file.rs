@@ -10,7 +10,7 @@ use serde_json::ser::Formatter;
 use crate::FormatError;
 use crate::atomic::{read_bytes, write_atomically};
 use crate::json_arrays::json_error;
-use crate::npy::Encoded;
+use crate::npy_write::Encoded;
 use crate::npz::encode;
 
 /// Reads a plan (`-`: the standard input). Nothing it claims is believed yet; see [`routepack_verify::verify`].

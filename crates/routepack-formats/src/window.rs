@@ -8,7 +8,8 @@ use routepack_problem::{Batch, CostTable, ExpertCounts, SampleIds};
 use crate::FormatError;
 use crate::atomic::{open, write_atomically};
 use crate::json_arrays::JsonArrays;
-use crate::npy::{Array, Encoded, Target};
+use crate::npy::{Array, Target};
+use crate::npy_write::Encoded;
 use crate::npz::{Npz, encode};
 
 /// Arrays a window may hold.

@@ -89,7 +89,7 @@ fn the_text_is_readable_and_valid() {
     );
     assert!(text.starts_with("{\n  \"format\": \"routepack-plan/1\",\n  \"sha256\": \""), "{text}");
     assert!(text.ends_with("\n}\n"));
-    assert!(text.contains("\"cells\": [\n        [[1],[2]],\n        [[3],[0]]]"), "{text}");
+    assert!(text.contains("\"cells\": [\n      [[1],[2]],\n      [[3],[0]]]"), "{text}");
     assert!(text.contains("\"empty\": {}"), "{text}");
     assert!(text.contains("\"none\": []"), "{text}");
     assert!(text.lines().all(|line| line.trim_end() == line && line.len() < 400), "{text}");

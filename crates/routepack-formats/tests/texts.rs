@@ -8,6 +8,10 @@ fn read(text: &str) -> Result<Lengths, FormatError> {
     parse_lengths(text, "f", &LengthsForm::Auto)
 }
 
+fn join(lines: impl Iterator<Item = impl ToString>) -> String {
+    lines.map(|line| line.to_string() + "\n").collect()
+}
+
 fn columns(text: &str, columns: &str) -> Result<Lengths, FormatError> {
     parse_lengths(text, "f", &LengthsForm::Columns(columns.to_owned()))
 }
@@ -154,7 +158,7 @@ fn schemas_come_from_the_types() {
 proptest! {
     #[test]
     fn lines_round_trip(sizes in prop::collection::vec(1u64..=u64::MAX, 1..30)) {
-        let text: String = sizes.iter().map(|size| format!("{size}\n")).collect();
+        let text = join(sizes.iter());
         let read = parse_lengths(&text, "f", &LengthsForm::Lines).expect("valid");
         prop_assert_eq!(read, Lengths { sizes, capacity: None });
     }
@@ -163,8 +167,8 @@ proptest! {
     fn both_bin_packing_forms_say_the_same(types in prop::collection::vec((1u64..=50, 1u64..4), 1..10)) {
         let sizes: Vec<u64> = types.iter().flat_map(|&(size, demand)| vec![size; demand as usize]).collect();
         let expected = Lengths { capacity: Some(50), sizes };
-        let lines: String = expected.sizes.iter().map(|size| format!("{size}\n")).collect();
-        let pairs: String = types.iter().map(|(size, demand)| format!("{size} {demand}\n")).collect();
+        let lines = join(expected.sizes.iter());
+        let pairs = join(types.iter().map(|(size, demand)| format!("{size} {demand}")));
         prop_assert_eq!(&read(&format!("{}\n50\n{lines}", expected.sizes.len())).expect("valid"), &expected);
         prop_assert_eq!(&read(&format!("{}\n50\n{pairs}", types.len())).expect("valid"), &expected);
     }

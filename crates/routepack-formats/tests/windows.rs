@@ -1,4 +1,4 @@
-//! Windows as NumPy writes them, as JSON, and damaged in every way we know.
+//! Windows as `NumPy` writes them, as JSON, and damaged in every way we know.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
