@@ -1,1 +1,17 @@
-//! Linear and integer programs as data, solved by HiGHS or a pure-Rust stand-in.
+#![doc = include_str!("../README.md")]
+
+mod backend;
+mod dual;
+mod error;
+#[cfg(feature = "highs")]
+mod highs_calls;
+mod master;
+mod program;
+mod solve;
+mod write_lp;
+
+pub use backend::Backend;
+pub use error::LpError;
+pub use master::{Column, CoverMaster, Cut, MasterSolved, MasterStatus};
+pub use program::{Constraint, ConstraintId, Program, Relation, Sense, Variable, VariableId};
+pub use solve::{SolveOptions, Solved, Status, solve, solve_until};

@@ -1,0 +1,90 @@
+//! The master as a linear program inside HiGHS that keeps its basis. Constraints: first the demands, then the cuts.
+
+use super::{Column, Cut, MasterSolved, MasterStatus, State};
+use crate::backend::Backend;
+use crate::error::LpError;
+use crate::highs_calls::{Model, Stop};
+use crate::program::Relation;
+
+#[derive(Debug)]
+pub(super) struct Primal(Model);
+
+impl Primal {
+    pub(super) fn new(demands: &[f64]) -> Result<Self, LpError> {
+        let mut model = Model::new()?;
+        for &demand in demands {
+            model.add_constraint(demand, f64::INFINITY, &[])?;
+        }
+        Ok(Self(model))
+    }
+
+    pub(super) fn add_columns(&mut self, state: &State, columns: &[Column]) -> Result<(), LpError> {
+        let covers = state.demands.len();
+        self.0.add_columns(columns.iter().map(|column| {
+            let cuts = column.cuts.iter().map(move |&(cut, coefficient)| (covers + cut, coefficient));
+            (column.cost, column.upper, column.covers.iter().copied().chain(cuts))
+        }))
+    }
+
+    pub(super) fn delete_columns(&mut self, delete: &[bool]) -> Result<(), LpError> {
+        self.0.delete_columns(delete)
+    }
+
+    pub(super) fn limit_column(&mut self, column: usize, upper: f64) -> Result<(), LpError> {
+        self.0.bound_column(column, upper)
+    }
+
+    pub(super) fn change_demand(&mut self, demand: usize, units: f64) -> Result<(), LpError> {
+        self.0.bound_constraint(demand, units, f64::INFINITY)
+    }
+
+    pub(super) fn add_cut(&mut self, cut: &Cut) -> Result<(), LpError> {
+        let (lower, upper) = match cut.relation {
+            Relation::AtLeast => (cut.bound, f64::INFINITY),
+            Relation::AtMost => (f64::NEG_INFINITY, cut.bound),
+            Relation::Equal => (cut.bound, cut.bound),
+        };
+        self.0.add_constraint(lower, upper, &cut.coefficients)
+    }
+
+    pub(super) fn delete_cuts(&mut self, state: &State, kept: &[bool]) -> Result<(), LpError> {
+        let covers = std::iter::repeat_n(false, state.demands.len());
+        self.0.delete_constraints(&covers.chain(kept.iter().map(|&kept| !kept)).collect::<Vec<_>>())
+    }
+
+    pub(super) fn solve(&mut self, state: &State, stop: Stop<'_>) -> Result<MasterSolved, LpError> {
+        let mut status = self.0.run(stop)?;
+        if read(status).is_none() {
+            // A basis it can't go on from: once more, from none.
+            self.0.forget()?;
+            status = self.0.run(stop)?;
+        }
+        match read(status) {
+            Some(MasterStatus::Optimal) => {
+                let (objective, _, mut duals, iterations) = self.0.solution();
+                let cut_duals = duals.split_off(state.demands.len());
+                Ok(MasterSolved { status: MasterStatus::Optimal, objective, duals, cut_duals, iterations })
+            }
+            Some(status) => Ok(MasterSolved::without_numbers(status)),
+            None => Err(LpError::Solver {
+                backend: Backend::Highs,
+                message: format!("status {status} on a master"),
+            }),
+        }
+    }
+
+    pub(super) fn values(&self) -> Vec<f64> {
+        self.0.solution().1
+    }
+}
+
+/// The meaning of a HiGHS model status; `None` for failures.
+fn read(status: highs_sys::HighsInt) -> Option<MasterStatus> {
+    match status {
+        highs_sys::MODEL_STATUS_OPTIMAL => Some(MasterStatus::Optimal),
+        highs_sys::MODEL_STATUS_INFEASIBLE => Some(MasterStatus::Infeasible),
+        highs_sys::MODEL_STATUS_UNBOUNDED => Some(MasterStatus::Unbounded),
+        highs_sys::MODEL_STATUS_REACHED_INTERRUPT => Some(MasterStatus::Stopped),
+        _ => None,
+    }
+}
