@@ -4,13 +4,12 @@ use routepack_bounds::peak_bounds;
 use routepack_certificate::{Limits, check_text};
 use routepack_problem::{
     Attribution, Batch, Instance, Layout, Oversize, Placement, RowsPolicy, SampleIds, Setting, check_layout,
-    evaluate,
 };
 
-use crate::costs::{bound_costs, gap, placement_in_force};
-use crate::tokens::count_tokens;
+use crate::costs::placement_in_force;
+use crate::figures::Measured;
 use crate::{
-    FORMAT, OutsideId, Plan, PlanDropped, PlanPlacement, PlanStep, Status, VerifyError, plan_sha256,
+    FORMAT, Figures, OutsideId, Plan, PlanDropped, PlanPlacement, PlanStep, Status, VerifyError, plan_sha256,
     statement, window_sha256, witness_counts,
 };
 
@@ -57,14 +56,22 @@ pub struct AssembleInputs<'a> {
 /// # Errors
 /// A layout that violates its window, a placement of other dimensions, or a certificate that is not accepted.
 pub fn assemble(inputs: AssembleInputs<'_>) -> Result<Plan, VerifyError> {
+    assemble_measured(inputs).map(|(plan, _)| plan)
+}
+
+/// The plan, and the figures of its steps.
+pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec<Figures>), VerifyError> {
     let Some(first) = inputs.steps.first().map(|step| step.instance) else {
         return Err(routepack_problem::ProblemError::Empty.into());
     };
     let (batch, setting) = (first.batch(), first.setting());
     let placement = placement_in_force(first, inputs.placement)?;
-    let mut steps = Vec::with_capacity(inputs.steps.len());
+    let (mut steps, mut figures) = (Vec::new(), Vec::new());
     for decisions in &inputs.steps {
-        steps.push(assemble_step(decisions, &placement, inputs.fallback.is_some(), &inputs.limits)?);
+        let (step, of_step) =
+            assemble_step(decisions, &placement, inputs.fallback.is_some(), &inputs.limits)?;
+        steps.push(step);
+        figures.push(of_step);
     }
     let proved = steps.iter().all(|step| step.rows_proved);
     let parts = first.topology().num_parts();
@@ -96,7 +103,7 @@ pub fn assemble(inputs: AssembleInputs<'_>) -> Result<Plan, VerifyError> {
         steps,
     };
     plan.sha256 = plan_sha256(&plan);
-    Ok(plan)
+    Ok((plan, figures))
 }
 
 fn assemble_step(
@@ -104,14 +111,13 @@ fn assemble_step(
     placement: &Placement,
     is_fallback: bool,
     limits: &Limits,
-) -> Result<PlanStep, VerifyError> {
+) -> Result<(PlanStep, Figures), VerifyError> {
     let StepDecisions { instance, layout, certificate } = decisions;
     let step = instance.step();
     check_layout(instance, layout).map_err(|error| VerifyError::Layout { step, error })?;
     let rows = certify_rows(instance, layout, certificate, is_fallback, limits)?;
-    let evaluation = evaluate(instance, placement, layout);
-    let bounds = bound_costs(instance, placement, layout.num_rows());
-    let (tokens, totals) = count_tokens(instance, layout);
+    let measured = Measured::of(instance, placement, layout);
+    let figures = measured.figures();
     let (cells, dummies) = list_cells(instance, layout);
     let batch = instance.batch();
     let ids = batch.sample_ids.as_ref().map(|_| {
@@ -121,8 +127,7 @@ fn assemble_step(
             .map(|row| row.iter().map(|cell: &Vec<u32>| cell.iter().map(id_of).collect()).collect())
             .collect()
     });
-    let worst_shard = evaluation.score.worst_shard;
-    Ok(PlanStep {
+    let plan_step = PlanStep {
         step,
         rows: layout.num_rows() as u64,
         rows_policy: instance.setting().packing.rows.clone(),
@@ -135,14 +140,15 @@ fn assemble_step(
         cells,
         ids,
         dummies,
-        tokens,
-        totals,
-        score: evaluation.score,
-        shard_cost: evaluation.shard_cost,
-        gap_to_placement: gap(worst_shard, bounds.given_placement.worst_shard),
-        gap_to_free: gap(worst_shard, bounds.placement_free.worst_shard),
-        bounds,
-    })
+        tokens: measured.grid,
+        totals: measured.totals,
+        score: measured.evaluation.score,
+        shard_cost: measured.evaluation.shard_cost,
+        bounds: measured.bounds,
+        gap_to_placement: figures.gap_to_placement,
+        gap_to_free: figures.gap_to_free,
+    };
+    Ok((plan_step, figures))
 }
 
 struct CertifiedRows {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::costs::{bound_costs, gap, placement_in_force};
 use crate::tokens::count_tokens;
-use crate::{PlanBounds, TokenTotals, VerifyError};
+use crate::{PlanBounds, TokenGrid, TokenTotals, VerifyError};
 
 /// Figures of one step, or of several added up by [`Figures::sum`]. Integers are exact; floats are prose.
 ///
@@ -73,33 +73,61 @@ pub fn figures(
     let placement = placement_in_force(instance, placement)?;
     routepack_problem::check_layout(instance, layout)
         .map_err(|error| VerifyError::Layout { step: instance.step(), error })?;
-    let evaluation = evaluate(instance, &placement, layout);
-    let (grid, tokens) = count_tokens(instance, layout);
-    let bounds = bound_costs(instance, &placement, layout.num_rows());
-    let mut figures = Figures {
-        rows: layout.num_rows() as u64,
-        tokens,
-        cv: 0.0,
-        peak_sum: evaluation.peaks.iter().sum(),
-        worst_peak: evaluation.peaks.iter().copied().max().unwrap_or(0),
-        balance_efficiency: 1.0,
-        busiest_rank_rows: busiest_rank_rows(&evaluation),
-        largest_cell: grid.padded.iter().flatten().copied().max().unwrap_or(0),
-        attention: evaluation.attention.iter().sum(),
-        expert: evaluation.expert.iter().sum(),
-        score: evaluation.score,
-        stage_cost: stage_cost(instance, &evaluation),
-        bounds,
-        gap_to_placement: 0.0,
-        gap_to_free: 0.0,
-        attention_cost: 0.0,
-        joint_score: 0.0,
-        rank_loads: rank_loads(&evaluation),
-        unit: u64::from(instance.setting().packing.capacity) << instance.charges().scale_bits(),
-        shard_cost: evaluation.shard_cost,
-    };
-    figures.derive_floats();
-    Ok(figures)
+    Ok(Measured::of(instance, &placement, layout).figures())
+}
+
+/// Everything a step is charged with, computed once for plan and figures.
+pub(crate) struct Measured<'a> {
+    instance: &'a Instance,
+    rows: usize,
+    pub(crate) evaluation: Evaluation,
+    pub(crate) grid: TokenGrid,
+    pub(crate) totals: TokenTotals,
+    pub(crate) bounds: PlanBounds,
+}
+
+impl<'a> Measured<'a> {
+    /// Measures a layout that passes its check, under a placement of the instance's dimensions.
+    pub(crate) fn of(instance: &'a Instance, placement: &Placement, layout: &Layout) -> Self {
+        let (grid, totals) = count_tokens(instance, layout);
+        Self {
+            instance,
+            rows: layout.num_rows(),
+            evaluation: evaluate(instance, placement, layout),
+            grid,
+            totals,
+            bounds: bound_costs(instance, placement, layout.num_rows()),
+        }
+    }
+
+    /// The figures of what was measured.
+    pub(crate) fn figures(&self) -> Figures {
+        let Self { instance, evaluation, .. } = self;
+        let mut figures = Figures {
+            rows: self.rows as u64,
+            tokens: self.totals,
+            cv: 0.0,
+            peak_sum: evaluation.peaks.iter().sum(),
+            worst_peak: evaluation.peaks.iter().copied().max().unwrap_or(0),
+            balance_efficiency: 1.0,
+            busiest_rank_rows: busiest_rank_rows(evaluation),
+            largest_cell: self.grid.padded.iter().flatten().copied().max().unwrap_or(0),
+            attention: evaluation.attention.iter().sum(),
+            expert: evaluation.expert.iter().sum(),
+            score: evaluation.score,
+            shard_cost: evaluation.shard_cost.clone(),
+            stage_cost: stage_cost(instance, evaluation),
+            bounds: self.bounds,
+            gap_to_placement: 0.0,
+            gap_to_free: 0.0,
+            attention_cost: 0.0,
+            joint_score: 0.0,
+            rank_loads: rank_loads(evaluation),
+            unit: u64::from(instance.setting().packing.capacity) << instance.charges().scale_bits(),
+        };
+        figures.derive_floats();
+        figures
+    }
 }
 
 impl Figures {

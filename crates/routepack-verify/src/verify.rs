@@ -12,9 +12,10 @@ use routepack_certificate::Limits;
 use routepack_problem::{Batch, Instance, Layout, LayoutError, Oversize, Placement, prepare};
 use serde_json::Value;
 
+use crate::assemble::assemble_measured;
 use crate::{
-    AssembleInputs, FORMAT, Figures, Plan, PlanStep, Status, StepDecisions, VerifyError, assemble, figures,
-    plan_sha256, window_sha256,
+    AssembleInputs, FORMAT, Figures, Plan, PlanStep, Status, StepDecisions, VerifyError, plan_sha256,
+    window_sha256,
 };
 
 /// One verified claim, ready to print.
@@ -80,7 +81,7 @@ pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result
         layouts.push(layout);
     }
     let decisions = plan.steps.iter().zip(instances.iter().zip(&layouts));
-    let again = assemble(AssembleInputs {
+    let (again, figures) = assemble_measured(AssembleInputs {
         steps: decisions
             .map(|(step, (instance, layout))| StepDecisions {
                 instance,
@@ -103,11 +104,6 @@ pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result
         limits: *limits,
     })?;
     compare(plan, &again)?;
-    let figures = instances
-        .iter()
-        .zip(&layouts)
-        .map(|(instance, layout)| figures(instance, placement.as_ref(), layout))
-        .collect::<Result<Vec<_>, _>>()?;
     Ok(Verified {
         claims: list_claims(&again),
         instances,
