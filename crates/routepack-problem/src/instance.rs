@@ -337,7 +337,7 @@ impl Instance {
             for part in 0..self.topology.num_parts() {
                 for (layer, loads) in loads.iter_mut().enumerate() {
                     self.for_each_count(sample, part, layer, |expert, count| {
-                        loads[expert] += u64::from(count)
+                        loads[expert] += u64::from(count);
                     });
                 }
             }

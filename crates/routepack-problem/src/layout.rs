@@ -96,7 +96,7 @@ pub fn check_layout(instance: &Instance, layout: &Layout) -> Result<(), LayoutEr
         }
     }
     let multiple = instance.setting().packing.rows_multiple;
-    if layout.rows == 0 || layout.rows % multiple != 0 {
+    if layout.rows == 0 || !layout.rows.is_multiple_of(multiple) {
         return Err(LayoutError::RowsMultiple { rows: layout.rows, multiple });
     }
     let cells = layout.num_cells();

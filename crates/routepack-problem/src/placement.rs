@@ -95,7 +95,7 @@ impl Placement {
 
 /// Checks that every rank can own the same number of experts.
 fn check_divisible(num_experts: usize, num_ranks: usize) -> Result<(), ProblemError> {
-    if num_ranks == 0 || num_experts % num_ranks != 0 {
+    if num_ranks == 0 || !num_experts.is_multiple_of(num_ranks) {
         return Err(ProblemError::setting(
             "topology.ep",
             num_ranks,
