@@ -8,11 +8,12 @@ use routepack_binpack::{PackProgress, Packed, pack};
 use routepack_place::place;
 use routepack_problem::{Batch, Instance, Layout, Placement, Prepared, ProblemError, RowsPolicy, Score, prepare};
 use routepack_certificate::Limits;
-use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement};
+use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement, window_sha256};
 
 use crate::{Control, Job, PlanError, Progress, Stage};
 
-/// Time kept for assembling the plan when a deadline is set, as a multiple of the time `prepare` took.
+/// Time kept for assembling the plan when a deadline is set, as a multiple of the time that reading all counts for the
+/// instance and for the hash took.
 const ASSEMBLE_PER_PREPARE: u32 = 3;
 
 /// Plans every optimizer step of a batch: one placement, and per step certified rows and a layout.
@@ -28,7 +29,9 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     job.arrange.validate()?;
     let clock = Instant::now();
     control.say(Stage::Prepare, (1, 1), 0.0, format!("{} samples", batch.num_samples()));
-    let prepared = prepare(Arc::clone(batch), &job.setting())?;
+    let (prepared, window_sha256) =
+        rayon::join(|| prepare(Arc::clone(batch), &job.setting()), || window_sha256(batch));
+    let prepared = prepared?;
     let reserve = clock.elapsed() * ASSEMBLE_PER_PREPARE + Duration::from_millis(5);
     let stop = control.stop(reserve);
 
@@ -46,7 +49,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         steps: planned.iter().map(StepPlan::decisions).collect(),
         dropped: &prepared.dropped,
         placement: (batch.num_layers() > 0).then_some(&placement),
-        window_sha256: None,
+        window_sha256: Some(window_sha256),
         tool: concat!("routepack ", env!("CARGO_PKG_VERSION")).to_owned(),
         options: job.options(),
         seed: job.seed,
