@@ -123,9 +123,9 @@ impl Patterns {
             let (mut left, mut copies) = (kind.copies, 1);
             while left > 0 {
                 meter.step(1 + 2 * list.len())?;
-                meter.hold(2 * size_of_val(&list[..]))?;
+                meter.hold(4 * size_of_val(&list[..]))?;
                 let grown = self.grow(&list, kind, copies);
-                meter.free(2 * size_of_val(&list[..]));
+                meter.free(4 * size_of_val(&list[..]));
                 list = grown;
                 left -= copies;
                 copies = left.min(2 * copies);
@@ -296,6 +296,7 @@ pub(crate) fn worth(case: &Case) -> Result<i128, &'static str> {
 pub(crate) fn flaw(case: &Case, meter: &mut Meter) -> Checking<Option<&'static str>> {
     let &Case { statement, bins, node, leaf, .. } = case;
     let (mut waste, mut places) = (Some(u128::MAX), Some(u128::MAX));
+    meter.step(statement.sizes.len())?;
     if case.filled {
         waste = (u128::from(bins) * u128::from(statement.capacity)).checked_sub(statement.total());
         let limit = statement.max_items.map_or(u128::MAX, |limit| u128::from(bins) * u128::from(limit));
