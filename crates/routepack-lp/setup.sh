@@ -133,6 +133,7 @@ if command -v flock >/dev/null; then
     flock 9
     prepared "$way" && say "prepared meanwhile ($way)" && exit
 fi
+trap 'rm -rf "$new"' EXIT
 rm -rf "$new" "$old"
 mkdir "$new"
 stamp "$way" >"$new/env.sh"
