@@ -20,6 +20,8 @@ pub struct Arguments {
 enum Format {
     /// The job file (TOML, same structure).
     Job,
+    /// A window as JSON; the arrays of an .npz have the same names and shapes.
+    Window,
     /// The plan file.
     Plan,
     /// `routepack report --json`.
@@ -31,6 +33,7 @@ enum Format {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     print_json(&match arguments.format {
         Format::Job => formats::schema_of::<Job>(),
+        Format::Window => formats::window_schema(),
         Format::Plan => formats::schema_of::<Plan>(),
         Format::Report => formats::schema_of::<Report>(),
     });
