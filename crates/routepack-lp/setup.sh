@@ -55,8 +55,11 @@ install_libclang() {
 
 has_libclang() {
     [ -n "${LIBCLANG_PATH:-}" ] && [ "$LIBCLANG_PATH" != "$home/clang" ] && return
-    ls /usr/lib/llvm*/lib /usr/lib /usr/lib64 /usr/lib/*-linux-gnu /usr/local/lib 2>/dev/null |
-        grep -qE '^libclang(-[0-9.]+)?\.(so|dylib)'
+    local file
+    for file in /usr/lib/llvm*/lib/libclang* /usr/lib{,64,/*-linux-gnu}/libclang* /usr/local/lib/libclang*; do
+        case ${file##*/} in libclang.so* | libclang-[0-9]*.so* | libclang.dylib) return 0 ;; esac
+    done
+    return 1
 }
 
 prebuilt() {
