@@ -3,44 +3,10 @@
 use std::io::BufRead;
 
 use crate::certificate::{Certificate, Leaf};
-use crate::knapsack::{Case, flaw};
-use crate::limits::{CheckError, Limits};
+use crate::knapsack::{Case, close};
+use crate::limits::{CheckError, Checked, Limits, Rule};
 use crate::reader::Reader;
-use crate::{Lengths, Node, Statement};
-
-/// The rule of an accepted proof.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// Total size against total capacity.
-    Volume,
-    /// Number of items against number of places.
-    Count,
-    /// Weights and the largest weight of a pattern.
-    Weights,
-    /// A tree of cases.
-    Tree,
-}
-
-/// What an accepted certificate proves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checked {
-    /// At least so many cells are necessary; 0 where nothing is claimed.
-    pub cells_lower: u64,
-    /// So many cells suffice; `None` without a witness.
-    pub cells_upper: Option<u64>,
-    /// At least so many rows are necessary; 0 where nothing is claimed.
-    pub rows_lower: u64,
-    /// So many rows suffice to hold the witness, some of their cells perhaps empty; `None` without a witness.
-    pub rows_upper: Option<u64>,
-    /// The rule behind the lower bounds; `None` where nothing is claimed.
-    pub rule: Option<Rule>,
-    /// Leaves of a tree that were closed.
-    pub leaves: u64,
-    /// Steps spent.
-    pub steps: u64,
-    /// Most bytes held at once by the checker's tables.
-    pub memory: u64,
-}
+use crate::{Node, Statement};
 
 /// Checks a certificate against a statement: writes it and checks the text.
 ///
@@ -64,28 +30,8 @@ pub fn check_text(statement: &Statement, text: impl BufRead, limits: &Limits) ->
     check_body(statement, &mut reader)
 }
 
-/// Checks the text of a certificate against a file of lengths; everything else about the statement is taken from the
-/// certificate's header, so look at the statement that comes back.
-///
-/// # Errors
-/// As [`check_text`].
-pub fn check_lengths(
-    lengths: &Lengths,
-    text: impl BufRead,
-    limits: &Limits,
-) -> Result<(Statement, Checked), CheckError> {
-    let mut reader = Reader::new(text, limits);
-    let header = reader.header()?;
-    let Some(statement) = lengths.statement(&header, &mut reader.meter)? else {
-        return reader.invalid("the certificate is for other lengths: their number, total, digest or capacity differ");
-    };
-    statement.validate()?;
-    let checked = check_body(&statement, &mut reader)?;
-    Ok((statement, checked))
-}
-
 /// Checks what follows the header.
-fn check_body<R: BufRead>(statement: &Statement, reader: &mut Reader<R>) -> Result<Checked, CheckError> {
+pub(crate) fn check_body<R: BufRead>(statement: &Statement, reader: &mut Reader<R>) -> Result<Checked, CheckError> {
     reader.advance()?;
     let cells_at_least = reader.optional("cells-at-least")?;
     let rows_at_least = reader.optional("rows-at-least")?;
@@ -153,28 +99,28 @@ fn check_proof<R: BufRead>(
     leaves: &mut u64,
     reader: &mut Reader<R>,
 ) -> Result<Rule, CheckError> {
-    let weights: Vec<i64> = reader.list(&reader.word)?;
-    let (rule, holds) = match (reader.word.as_str(), weights.is_empty()) {
-        ("volume", true) => (Rule::Volume, statement.total() > u128::from(bins) * u128::from(statement.capacity)),
-        ("count", true) => {
-            let places = statement.max_items.map_or(u64::MAX, |limit| bins * u64::from(limit));
-            (Rule::Count, statement.sizes.len() as u64 > places)
+    let (items, weights) = (statement.sizes.len() as u64, reader.list::<i64>(&reader.word)?);
+    let rule = match (reader.word.as_str(), weights.is_empty()) {
+        ("volume", true) if statement.total() > u128::from(bins) * u128::from(statement.capacity) => Rule::Volume,
+        ("count", true) if statement.max_items.is_some_and(|limit| bins * u64::from(limit) < items) => Rule::Count,
+        ("volume" | "count", true) => {
+            return reader.invalid(format!("by {} alone {bins} bins may be enough", reader.word));
         }
         ("tree", true) => {
             *leaves = check_tree(statement, bins, reader)?;
-            (Rule::Tree, true)
+            Rule::Tree
         }
         ("weights", false) if weights.iter().all(|&weight| weight >= 0) => {
             let (root, leaf) = (Node::root(statement), Leaf { weights, cuts: Vec::new() });
             reader.meter.hold(root.bytes() + size_of_val(&leaf.weights[..]))?;
-            (
-                Rule::Weights,
-                flaw(&Case { statement, bins, filled: false, node: &root, leaf: &leaf }, &mut reader.meter)?.is_none(),
-            )
+            let case = Case { statement, bins, filled: false, node: &root, leaf: &leaf };
+            let outcome = close(&case, &mut reader.meter);
+            reader.located(outcome)?;
+            Rule::Weights
         }
         (word, _) => return reader.invalid(format!("\"{word}\" begins no proof")),
     };
-    if holds { Ok(rule) } else { reader.invalid(format!("the proof does not refute {bins} bins")) }
+    Ok(rule)
 }
 
 /// Checks a tree in preorder, one path at a time; returns its number of leaves.
@@ -196,11 +142,9 @@ fn check_tree<R: BufRead>(statement: &Statement, bins: u64, reader: &mut Reader<
             reader.meter.step(node.decide(i, j, true))?;
         } else {
             let leaf = reader.leaf()?;
-            if let Some(why) =
-                flaw(&Case { statement, bins, filled: true, node: &node, leaf: &leaf }, &mut reader.meter)?
-            {
-                return reader.invalid(why);
-            }
+            let case = Case { statement, bins, filled: true, node: &node, leaf: &leaf };
+            let outcome = close(&case, &mut reader.meter);
+            reader.located(outcome)?;
             leaves += 1;
             while path.pop_if(|branch| !branch.2).is_some() {}
             let Some(last) = path.last_mut() else { return Ok(leaves) };

@@ -46,9 +46,11 @@ pub(crate) struct Patterns {
     pub(crate) full: u64,
     /// The bits of a key that hold the load.
     mask: u64,
+    /// What one count adds to a key.
+    unit: u64,
     /// At most this much of a bin stays empty; C means any load will do.
     slack: u64,
-    /// At most so many counts of a bin stay free.
+    /// At most so many counts of a bin stay free (times the unit).
     free: u64,
 }
 
@@ -64,16 +66,17 @@ pub(crate) struct Case<'a> {
 
 impl Patterns {
     /// The patterns of a case that leave at most `waste` of the capacity empty and `places` counts free.
-    pub(crate) fn new(case: &Case, waste: u128, places: u128) -> Result<Self, &'static str> {
+    pub(crate) fn new(case: &Case, waste: u128, places: u128) -> Checking<Self> {
         let &Case { statement, node, leaf, .. } = case;
         let (capacity, items) = (statement.capacity, statement.sizes.len() as u64);
         let mask = u64::MAX >> capacity.leading_zeros();
+        let unit = mask.wrapping_add(1);
         let limit = statement.max_items.map_or(items, |limit| items.min(limit.into()));
         let lightest = statement.types().into_iter().rev().flat_map(|(size, demand)| repeat_n(size, demand as usize));
         let binds = items > limit && lightest.take(limit as usize + 1).map(u128::from).sum::<u128>() <= capacity.into();
         let counts = if binds || places < limit.into() { limit } else { 0 };
         if (u128::from(counts) + 1) * (u128::from(mask) + 1) > 1 << 64 {
-            return Err("capacity times items in a bin exceeds 2^63: too much for weights");
+            return refuse("capacity times items in a bin is too much for weights");
         }
         let mut kinds = Vec::new();
         for (index, (&size, &demand)) in node.sizes.iter().zip(&node.demands).enumerate() {
@@ -82,8 +85,8 @@ impl Patterns {
             let most = counts.checked_div(count).unwrap_or(u64::MAX).min(capacity / size);
             let copies = u64::from(demand).min(most).min(if single { 1 } else { u64::MAX });
             if copies > 0 {
-                let key = if count > 0 { count * (mask + 1) + size } else { size };
-                kinds.push(Kind { index: index as u32, size, copies, weight: leaf.weights[index], key });
+                let (key, weight) = (count * unit + size, leaf.weights[index]);
+                kinds.push(Kind { index: index as u32, size, copies, weight, key });
             }
         }
         kinds.sort_by(|a, b| {
@@ -95,9 +98,8 @@ impl Patterns {
             let gain = i128::from(kind.weight.max(0)) * i128::from(kind.copies);
             before.push((size + u128::from(kind.size) * u128::from(kind.copies), value + gain));
         }
-        let full = if counts > 0 { counts * (mask + 1) + capacity } else { capacity };
-        let slack = waste.min(capacity.into()) as u64;
-        Ok(Self { kinds, before, full, mask, slack, free: places.min(counts.into()) as u64 })
+        let (slack, free) = (waste.min(capacity.into()) as u64, unit * places.min(counts.into()) as u64);
+        Ok(Self { kinds, before, full: counts * unit + capacity, mask, unit, slack, free })
     }
 
     /// Whether a pattern of this key takes another one of that key.
@@ -109,10 +111,12 @@ impl Patterns {
     /// The largest value of a pattern, cuts and types kept apart ignored, if it exceeds the threshold. Leaves in
     /// `layers` the states before each kind, values raised to the best of their window.
     pub(crate) fn sweep(&self, threshold: i128, layers: &mut Layers, meter: &mut Meter) -> Checking<Option<i64>> {
-        let threshold = threshold.clamp(-MAX_VALUE - 1, MAX_VALUE);
-        meter.step(self.free as usize)?;
-        meter.hold(16 * self.free as usize)?;
-        let mut list: Vec<State> = (0..=self.free).map(|free| (free * (self.mask + 1), 0)).collect();
+        let (mut threshold, mut best) = (threshold.clamp(-MAX_VALUE - 1, MAX_VALUE), None);
+        let any_part = layers.is_none() && self.slack + self.free == self.full;
+        let free = self.free.checked_div(self.unit).unwrap_or(0);
+        meter.step(free as usize)?;
+        meter.hold(16 * free as usize)?;
+        let mut list: Vec<State> = (0..=free).map(|free| (free * self.unit, 0)).collect();
         for place in 0..=self.kinds.len() {
             self.prune(place, threshold, &mut list);
             if let Some(layers) = layers {
@@ -130,9 +134,12 @@ impl Patterns {
                 left -= copies;
                 copies = left.min(2 * copies);
             }
+            // Where every state is a pattern, the best so far is what is to be exceeded.
+            let top = list.iter().map(|state| state.1).filter(|&value| any_part && i128::from(value) > threshold).max();
+            (best, threshold) = (top.or(best), top.map_or(threshold, i128::from));
         }
         let whole = list.iter().filter(|state| self.full - state.0 <= self.slack);
-        Ok(whole.map(|state| state.1).max().filter(|&value| i128::from(value) > threshold))
+        Ok(whole.map(|state| state.1).max().filter(|&value| i128::from(value) > threshold).or(best))
     }
 
     /// The list and the same with so many copies more, in order of keys, without the states that others make idle.
@@ -274,50 +281,48 @@ impl Cut {
 }
 
 /// What a leaf's weights and cuts make of all items together, or what is wrong with them.
-pub(crate) fn worth(case: &Case) -> Result<i128, &'static str> {
+pub(crate) fn worth(case: &Case) -> Checking<i128> {
     let &Case { statement, node, leaf, .. } = case;
     if leaf.weights.len() != node.sizes.len() {
-        return Err("the weights are not as many as the types");
+        return refuse("the weights are not as many as the types");
     }
     let mut worth: i128 = 0;
     for (index, &weight) in leaf.weights.iter().enumerate() {
         if i128::from(weight).abs() * i128::from(statement.capacity) > MAX_VALUE * i128::from(node.sizes[index]) {
-            return Err("a weight exceeds 2^60·size/capacity");
+            return refuse("a weight exceeds 2^60·size/capacity");
         }
         worth += i128::from(weight) * i128::from(node.demands[index]);
     }
     for cut in &leaf.cuts {
-        worth -= cut.charge_all(node).ok_or("a cut has figures of 0 or too large, or types in no order or unknown")?;
+        let Some(charge) = cut.charge_all(node) else { return refuse("a cut has a figure or a type out of range") };
+        worth -= charge;
     }
     Ok(worth)
 }
 
-/// Why a leaf does not show what its case says, if it does not; there must be an item.
-pub(crate) fn flaw(case: &Case, meter: &mut Meter) -> Checking<Option<&'static str>> {
+/// Shows that `case.bins` bins can't hold the items of the case's node; there must be an item.
+pub(crate) fn close(case: &Case, meter: &mut Meter) -> Checking<()> {
     let &Case { statement, bins, node, leaf, .. } = case;
+    let (worth, items) = (worth(case)?, statement.sizes.len());
     let (mut waste, mut places) = (Some(u128::MAX), Some(u128::MAX));
-    meter.step(statement.sizes.len())?;
+    meter.step(items)?;
     if case.filled {
         waste = (u128::from(bins) * u128::from(statement.capacity)).checked_sub(statement.total());
         let limit = statement.max_items.map_or(u128::MAX, |limit| u128::from(bins) * u128::from(limit));
-        places = limit.checked_sub(statement.sizes.len() as u128);
+        places = limit.checked_sub(items as u128);
     }
-    let worth = match worth(case) {
-        Ok(worth) => worth,
-        Err(why) => return Ok(Some(why)),
-    };
-    let (Some(waste), Some(places), 1..) = (waste, places, bins) else { return Ok(None) };
-    let patterns = match Patterns::new(case, waste, places) {
-        Ok(patterns) => patterns,
-        Err(why) => return Ok(Some(why)),
-    };
-    let (held, threshold) = (meter.held, (worth - 1).div_euclid(bins.into()));
+    let (Some(waste), Some(places), 1..) = (waste, places, bins) else { return Ok(()) };
+    let (patterns, threshold) = (Patterns::new(case, waste, places)?, (worth - 1).div_euclid(bins.into()));
     let plain = leaf.cuts.is_empty() && node.apart.iter().all(Vec::is_empty);
-    let mut layers = if plain { None } else { Some(Vec::new()) };
+    let (held, mut layers) = (meter.held, if plain { None } else { Some(Vec::new()) });
     let mut exceeded = patterns.sweep(threshold, &mut layers, meter)?.is_some();
     if let (true, Some(layers)) = (exceeded, layers) {
         exceeded = patterns.search(case, threshold, &layers, meter)?;
     }
     meter.held = held;
-    Ok(exceeded.then_some("a bin can be worth too much for this leaf"))
+    if exceeded { refuse("a bin can be worth too much for these weights") } else { Ok(()) }
+}
+
+fn refuse<T>(why: &str) -> Checking<T> {
+    Err(CheckError::Invalid { line: 0, why: why.into() })
 }

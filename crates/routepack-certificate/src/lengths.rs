@@ -4,7 +4,9 @@ use std::io::{BufRead, Read};
 use std::iter::repeat_n;
 
 use crate::Statement;
-use crate::limits::{CheckError, Limits, Meter};
+use crate::check::check_body;
+use crate::limits::{CheckError, Checked, Limits, Meter};
+use crate::reader::Reader;
 
 /// The integers of a file of lengths, before it is decided which form it has: one length a line; or the number of
 /// items, the capacity, then the sizes, one a line; or the number of types, the capacity, then a size and its demand
@@ -77,4 +79,24 @@ impl Lengths {
         }
         Ok(None)
     }
+}
+
+/// Checks the text of a certificate against a file of lengths; everything else about the statement is taken from the
+/// certificate's header, so look at the statement that comes back.
+///
+/// # Errors
+/// As [`check_text`].
+pub fn check_lengths(
+    lengths: &Lengths,
+    text: impl BufRead,
+    limits: &Limits,
+) -> Result<(Statement, Checked), CheckError> {
+    let mut reader = Reader::new(text, limits);
+    let header = reader.header()?;
+    let Some(statement) = lengths.statement(&header, &mut reader.meter)? else {
+        return reader.invalid("the certificate is for other lengths: their number, total, digest or capacity differ");
+    };
+    statement.validate()?;
+    let checked = check_body(&statement, &mut reader)?;
+    Ok((statement, checked))
 }

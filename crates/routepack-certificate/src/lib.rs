@@ -11,9 +11,9 @@ mod reader;
 mod statement;
 
 pub use certificate::{Certificate, Cut, Leaf, Proof, TreeNode};
-pub use check::{Checked, Rule, check, check_lengths, check_text};
-pub use lengths::Lengths;
-pub use limits::{CheckError, Limits};
+pub use check::{check, check_text};
+pub use lengths::{Lengths, check_lengths};
+pub use limits::{CheckError, Checked, Limits, Rule};
 pub use node::Node;
 pub use prover::{check_leaf, max_pattern_value};
 pub use statement::Statement;

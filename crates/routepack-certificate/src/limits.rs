@@ -18,6 +18,40 @@ impl Default for Limits {
     }
 }
 
+/// The rule of an accepted proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Total size against total capacity.
+    Volume,
+    /// Number of items against number of places.
+    Count,
+    /// Weights and the largest weight of a pattern.
+    Weights,
+    /// A tree of cases.
+    Tree,
+}
+
+/// What an accepted certificate proves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// At least so many cells are necessary; 0 where nothing is claimed.
+    pub cells_lower: u64,
+    /// So many cells suffice; `None` without a witness.
+    pub cells_upper: Option<u64>,
+    /// At least so many rows are necessary; 0 where nothing is claimed.
+    pub rows_lower: u64,
+    /// So many rows suffice to hold the witness, some of their cells perhaps empty; `None` without a witness.
+    pub rows_upper: Option<u64>,
+    /// The rule behind the lower bounds; `None` where nothing is claimed.
+    pub rule: Option<Rule>,
+    /// Leaves of a tree that were closed.
+    pub leaves: u64,
+    /// Steps spent.
+    pub steps: u64,
+    /// Most bytes held at once by the checker's tables.
+    pub memory: u64,
+}
+
 /// Why a certificate was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckError {

@@ -1,6 +1,6 @@
 //! What a prover asks before it claims anything. Not used by the checker.
 
-use crate::knapsack::{Case, Patterns, flaw, worth};
+use crate::knapsack::{Case, Patterns, close, worth};
 use crate::limits::{CheckError, Limits, Meter};
 use crate::{Leaf, Node, Statement};
 
@@ -15,10 +15,7 @@ pub fn check_leaf(
     leaf: &Leaf,
     limits: &Limits,
 ) -> Result<(), CheckError> {
-    match flaw(&Case { statement, bins, filled: true, node, leaf }, &mut Meter::new(limits))? {
-        None => Ok(()),
-        Some(why) => Err(CheckError::Invalid { line: 0, why: why.into() }),
-    }
+    close(&Case { statement, bins, filled: true, node, leaf }, &mut Meter::new(limits))
 }
 
 /// The largest total weight of the items of one bin, M of the rule "weights": then at least ⌈Σ demand · weight / M⌉
@@ -33,9 +30,8 @@ pub fn max_pattern_value(statement: &Statement, weights: &[u64], limits: &Limits
     let weights = weights.iter().map(|&weight| i64::try_from(weight).unwrap_or(i64::MAX)).collect();
     let leaf = Leaf { weights, cuts: Vec::new() };
     let case = Case { statement, bins: 1, filled: false, node: &node, leaf: &leaf };
-    let invalid = |why: &str| CheckError::Invalid { line: 0, why: why.into() };
-    worth(&case).map_err(invalid)?;
-    let patterns = Patterns::new(&case, u128::MAX, u128::MAX).map_err(invalid)?;
+    worth(&case)?;
+    let patterns = Patterns::new(&case, u128::MAX, u128::MAX)?;
     let (mut key, mut greedy) = (0, 0);
     for kind in &patterns.kinds {
         let fitting = (1..=kind.copies).take_while(|copies| patterns.takes(key, kind.key * copies)).last();

@@ -32,6 +32,14 @@ impl<R: BufRead> Reader<R> {
         Err(CheckError::Invalid { line: self.line, why: why.into() })
     }
 
+    /// The outcome, an error that knows no line put at the current one.
+    pub(crate) fn located<T>(&self, outcome: Result<T, CheckError>) -> Result<T, CheckError> {
+        match outcome {
+            Err(CheckError::Invalid { line: 0, why }) => self.invalid(why),
+            other => other,
+        }
+    }
+
     /// The next byte, if there is one.
     fn byte(&mut self) -> Result<Option<u8>, CheckError> {
         let unreadable = |error: std::io::Error| CheckError::Unreadable { why: format!("certificate: {error}") };

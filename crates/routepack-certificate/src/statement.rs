@@ -3,7 +3,7 @@
 use crate::CheckError;
 
 /// A bin-packing question. Items are numbered 0, 1, … in input order; a bin is a set of items with total size at
-/// most `capacity` and at most `max_items` members; a row is `slots` bins, and rows come in multiples of `rows_multiple`.
+/// most `capacity` and at most `max_items` members; a row is `slots` bins; rows come in multiples of `rows_multiple`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
     /// `[items]`, size of every item in input order (tokens, after padding); each in `1..=capacity`.

@@ -1,7 +1,7 @@
 //! Edge cases by name.
 #![allow(clippy::unwrap_used)]
 
-use routepack_certificate::{Certificate, CheckError, Limits, Proof, Rule, Statement, check};
+use routepack_certificate::{Certificate, CheckError, Leaf, Limits, Proof, Rule, Statement, TreeNode, check};
 
 fn volume(cells: u64) -> Certificate {
     Certificate { cells_at_least: Some(cells), proof: Some(Proof::Volume), ..Certificate::default() }
@@ -68,8 +68,14 @@ fn sums_past_64_bits() {
     assert_eq!(check(&statement, &volume(5), &Limits::default()).unwrap().cells_lower, 5);
     let ones = Certificate { proof: Some(Proof::Weights(vec![1])), ..volume(9) };
     assert_eq!(check(&statement, &ones, &Limits::default()).unwrap().cells_lower, 9);
-    let statement = Statement::bins(vec![u64::MAX - 1; 9], u64::MAX);
-    assert_eq!(check(&statement, &volume(9), &Limits::default()).unwrap().cells_lower, 9);
+    for capacity in [u64::MAX, 1 << 63, (1 << 63) - 1] {
+        let statement = Statement::bins(vec![capacity - 1; 9], capacity);
+        assert_eq!(check(&statement, &volume(9), &Limits::default()).unwrap().cells_lower, 9);
+        assert_eq!(check(&statement, &ones, &Limits::default()).unwrap().cells_lower, 9);
+        let tree = Proof::Tree(vec![TreeNode::Leaf(Leaf { weights: vec![1], cuts: Vec::new() })]);
+        let tree = Certificate { proof: Some(tree), ..volume(9) };
+        assert_eq!(check(&statement, &tree, &Limits::default()).unwrap().cells_lower, 9);
+    }
 }
 
 /// "Five cells" and "three rows" are different claims: with two slots the latter needs only four bins refuted.

@@ -87,7 +87,7 @@ fn overflow_is_no_proof() {
 fn a_deep_tree_does_no_harm() {
     let statement = Statement::bins(vec![1; 20_000], 100_000);
     let mut body = String::from("cells-at-least 2\ntree\nbranch 0 0\n");
-    (1..19_999).for_each(|glued| body += &format!("branch 0 {glued}\n"));
+    body.extend((1..19_999).map(|glued| format!("branch 0 {glued}\n")));
     assert!(refused(&statement, &(body.clone() + "leaf 0 1\nend\n")).contains("weights"));
     assert!(refused(&statement, &(body + "branch 0 19999\nend\n")).contains("share a bin"));
     let nodes = vec![TreeNode::Branch(0, 1); 1_000_000];
@@ -100,8 +100,8 @@ fn long_trees_count_as_steps() {
     let statement = Statement::bins((1..=200).collect(), 400);
     let mut body = String::from("cells-at-least 2\ntree\n");
     let leaf = |types: usize| format!("leaf 0{}\n", " 0".repeat(types));
-    (0..100).for_each(|pair| body += &format!("branch {} {}\n", 199 - 2 * pair, 198 - 2 * pair));
-    (200..=300).rev().for_each(|types| body += &leaf(types));
+    body.extend((0..100).map(|pair| format!("branch {} {}\n", 199 - 2 * pair, 198 - 2 * pair)));
+    body.extend((200..=300).rev().map(leaf));
     let text = header(&statement) + &body + "end\n";
     let outcome = check_text(&statement, text.as_bytes(), &Limits { max_steps: 50_000, ..Limits::default() });
     assert!(matches!(outcome, Err(CheckError::NotChecked { resource: "steps", .. })), "{outcome:?}");

@@ -34,7 +34,8 @@ pub(crate) fn fewest_bins(statement: &Statement) -> u64 {
 /// Fewest rows, in multiples, by trying one after another.
 pub(crate) fn fewest_rows(statement: &Statement) -> u64 {
     let bins = fewest_bins(statement);
-    (0..).map(|multiple| multiple * statement.rows_multiple).find(|rows| rows * statement.slots >= bins).unwrap()
+    let mut multiples = (0..=bins).map(|multiple| multiple * statement.rows_multiple);
+    multiples.find(|rows| rows * statement.slots >= bins).unwrap()
 }
 
 /// Asserts that everything a checked certificate states is so.
@@ -174,6 +175,6 @@ pub(crate) fn statements() -> impl Strategy<Value = Statement> {
 
 /// Checks a text against bare lengths, as the program does.
 pub(crate) fn check_bare(sizes: &[u64], text: &[u8], limits: &Limits) -> Result<(Statement, Checked), CheckError> {
-    let lines: String = sizes.iter().map(|size| format!("{size}\n")).collect();
+    let lines = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join("\n");
     check_lengths(&Lengths::parse(lines.as_bytes(), 1, limits).unwrap(), text, limits)
 }
