@@ -1,11 +1,14 @@
 #![doc = include_str!("../README.md")]
+#![allow(clippy::doc_markdown, reason = "the headers hold formulas")]
 
 mod best_swap;
 mod error;
+mod exchange;
 mod lpt;
 mod options;
 mod place;
 mod ranks;
+mod relabel;
 mod resplit;
 mod slots;
 mod triple;

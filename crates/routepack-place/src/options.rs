@@ -31,9 +31,11 @@ pub struct PlaceOptions {
     pub max_resplits: u32,
     /// Re-splits exchange c experts at once where a rank has at most this many subsets of c experts.
     pub max_subsets: u32,
-    /// Re-splits of the heaviest rank with two others (up to 6 slots a rank), at most this many a layer; 0 switches
+    /// Re-splits of the heaviest rank with two others (up to 5 slots a rank), at most this many a layer; 0 switches
     /// them off.
     pub max_triples: u32,
+    /// Whether a layer that is not proved optimal from its start is searched again from LPT.
+    pub second_start: bool,
     /// The placement the weights have now; experts that stay on a rank keep their slot. Given by the caller, not by
     /// options files.
     #[serde(skip)]
@@ -47,8 +49,9 @@ impl Default for PlaceOptions {
             start: Start::default(),
             max_swaps: 1000,
             max_resplits: 1000,
-            max_subsets: 300,
+            max_subsets: 500,
             max_triples: 200,
+            second_start: true,
             resident: None,
         }
     }

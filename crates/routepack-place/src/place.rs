@@ -2,9 +2,10 @@
 //!
 //! Problem: per layer, E loads onto P ranks of exactly s = E/P slots, least largest rank load; NP-hard from s = 3 on.
 //! Method: start → best swaps → re-splits of pairs → re-splits of triples, the last two in turns until neither helps.
-//! A layer is left as soon as its peak meets the bound: then it is proved optimal. A start other than LPT that ends
-//! above LPT's peak is searched again from LPT, so the outcome is never worse than LPT. Layers without load are not
-//! touched. Slots: who stays on its rank stays in its slot.
+//! A layer is left as soon as its peak meets the bound: then it is proved optimal. Else it is searched once more from
+//! LPT (at least if LPT alone is better), so the outcome is never worse than LPT; groups found from there go to the
+//! ranks that hold most of their experts. Layers without load are not touched. Slots: who stays on its rank stays in its
+//! slot.
 //! Deterministic: layers are independent, every method is, and `stop` only ends a layer between methods.
 
 use rayon::prelude::*;
@@ -12,11 +13,13 @@ use routepack_bounds::{PeakBounds, peak_bounds};
 use routepack_problem::Placement;
 
 use crate::best_swap::swap_best;
+use crate::exchange::{Exchanges, Subsets};
 use crate::lpt::longest_first;
 use crate::ranks::Ranks;
-use crate::resplit::{Subsets, resplit_pairs};
+use crate::relabel::relabel;
+use crate::resplit::resplit_pairs;
 use crate::slots::keep_slots;
-use crate::triple::{Deals, MAX_SLOTS, resplit_triples};
+use crate::triple::{Deals, MAX_SLOTS, resplit_triple};
 use crate::{PlaceError, PlaceOptions, Start};
 
 /// A placement and what is known of every layer.
@@ -43,6 +46,7 @@ pub struct PlacedLayer {
 
 /// Tables shared by all layers.
 struct Tables {
+    swaps: Subsets,
     subsets: Subsets,
     deals: Option<Deals>,
 }
@@ -63,6 +67,7 @@ pub fn place(
     let reference = reference(loads.len(), num_experts, num_ranks, options)?;
     let slots = num_experts / num_ranks;
     let tables = Tables {
+        swaps: Subsets::new(slots, slots),
         subsets: Subsets::new(slots, options.max_subsets as usize),
         deals: (options.max_triples > 0 && (3..=MAX_SLOTS).contains(&slots)).then(|| Deals::new(slots)),
     };
@@ -130,23 +135,32 @@ fn place_layer(
 ) -> (Vec<u32>, PlacedLayer, bool) {
     let bounds = peak_bounds(loads, num_ranks);
     let bound = bounds.best();
-    let start = match options.start {
-        _ if bound == 0 => reference.experts(layer),
-        Start::Resident => reference.experts(layer),
-        Start::Identity => (0..loads.len() as u32).collect(),
-        Start::Lpt => longest_first(loads, num_ranks),
+    let lpt = || Ranks::new(loads, num_ranks, longest_first(loads, num_ranks));
+    let mut ranks = match options.start {
+        Start::Lpt if bound > 0 => lpt(),
+        Start::Identity if bound > 0 => Ranks::new(loads, num_ranks, (0..loads.len() as u32).collect()),
+        _ => Ranks::new(loads, num_ranks, reference.experts(layer)),
     };
-    let mut ranks = Ranks::new(loads, num_ranks, start);
     let mut finished = improve(&mut ranks, bound, options, tables, stop);
+    let mut relabels = options.start == Start::Lpt && bound > 0;
     if options.start != Start::Lpt && ranks.peak() > bound {
-        let mut from_lpt = Ranks::new(loads, num_ranks, longest_first(loads, num_ranks));
-        if from_lpt.peak() < ranks.peak() {
-            finished &= improve(&mut from_lpt, bound, options, tables, stop);
-            ranks = from_lpt;
+        let mut again = lpt();
+        if options.second_start || again.peak() < ranks.peak() {
+            finished &= improve(&mut again, bound, options, tables, stop);
+            if again.peak() < ranks.peak() {
+                ranks = again;
+                relabels = true;
+            }
         }
     }
+    let reference = reference.slots(layer);
+    let members = if relabels {
+        relabel(ranks.all_members(), ranks.slots(), reference)
+    } else {
+        ranks.all_members().to_vec()
+    };
     let peak = ranks.peak();
-    let slots = keep_slots(ranks.all_members(), ranks.slots(), reference.slots(layer));
+    let slots = keep_slots(&members, ranks.slots(), reference);
     let proved_optimal = peak == bound;
     (slots, PlacedLayer { peak, bounds, proved_optimal }, finished || proved_optimal)
 }
@@ -165,21 +179,25 @@ fn improve(
     if stop() {
         return false;
     }
-    swap_best(ranks, bound, options.max_swaps);
+    swap_best(ranks, &tables.swaps, bound, options.max_swaps);
     let (mut resplits, mut triples) = (options.max_resplits, options.max_triples);
-    loop {
-        if ranks.peak() == bound {
-            return true;
-        }
+    let mut exchanges = Exchanges::new(&tables.subsets, ranks.sums().len());
+    let mut best = ranks.clone();
+    let finished = loop {
         if stop() {
-            return false;
+            break false;
         }
-        resplits -= resplit_pairs(ranks, &tables.subsets, bound, resplits);
-        let Some(deals) = &tables.deals else { return true };
-        let dealt = resplit_triples(ranks, deals, bound, triples.min(1));
-        triples -= dealt;
-        if dealt == 0 {
-            return true;
+        resplits -= resplit_pairs(ranks, &mut exchanges, bound, resplits);
+        if ranks.peak() < best.peak() {
+            best.clone_from(ranks);
         }
-    }
+        let Some(deals) = tables.deals.as_ref().filter(|_| triples > 0) else { break true };
+        let Some(triple) = resplit_triple(ranks, deals, bound) else { break true };
+        for rank in triple {
+            exchanges.forget(rank);
+        }
+        triples -= 1;
+    };
+    *ranks = best;
+    finished
 }

@@ -4,23 +4,23 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ranks<'a> {
     /// Load of every expert, `[experts]` in routed rows.
-    loads: &'a [u64],
+    of_expert: &'a [u64],
     slots: usize,
     /// Experts, `[ranks · slots]`.
     members: Vec<u32>,
+    /// Their loads, `[ranks · slots]`.
+    loads: Vec<u64>,
     /// Load of every rank, `[ranks]` in routed rows.
     sums: Vec<u64>,
 }
 
 impl<'a> Ranks<'a> {
     /// Ranks that own the given experts, `[ranks · slots]`.
-    pub(crate) fn new(loads: &'a [u64], num_ranks: usize, members: Vec<u32>) -> Self {
+    pub(crate) fn new(of_expert: &'a [u64], num_ranks: usize, members: Vec<u32>) -> Self {
         let slots = members.len() / num_ranks;
-        let sums = members
-            .chunks(slots.max(1))
-            .map(|rank| rank.iter().map(|&expert| loads[expert as usize]).sum())
-            .collect();
-        Self { loads, slots, members, sums }
+        let loads: Vec<u64> = members.iter().map(|&expert| of_expert[expert as usize]).collect();
+        let sums = loads.chunks(slots.max(1)).map(|rank| rank.iter().sum()).collect();
+        Self { of_expert, slots, members, loads, sums }
     }
 
     /// Slots s of a rank.
@@ -28,14 +28,14 @@ impl<'a> Ranks<'a> {
         self.slots
     }
 
-    /// Load of an expert.
-    pub(crate) fn load(&self, expert: u32) -> u64 {
-        self.loads[expert as usize]
-    }
-
     /// Experts of a rank, in no particular order.
     pub(crate) fn members(&self, rank: usize) -> &[u32] {
         &self.members[rank * self.slots..(rank + 1) * self.slots]
+    }
+
+    /// Loads of the experts of a rank, in the order of its members.
+    pub(crate) fn loads(&self, rank: usize) -> &[u64] {
+        &self.loads[rank * self.slots..(rank + 1) * self.slots]
     }
 
     /// Experts of every rank, `[ranks · slots]`.
@@ -59,18 +59,30 @@ impl<'a> Ranks<'a> {
         self.sums.iter().position(|&sum| sum == peak).unwrap_or(0)
     }
 
+    /// Ranks with less load than the given one, lightest first (ties: lower rank).
+    pub(crate) fn lighter_than(&self, rank: usize) -> Vec<usize> {
+        let mut lighter: Vec<usize> =
+            (0..self.sums.len()).filter(|&other| self.sums[other] < self.sums[rank]).collect();
+        lighter.sort_unstable_by_key(|&other| (self.sums[other], other));
+        lighter
+    }
+
     /// Exchanges the experts at positions `i` of rank `a` and `j` of rank `b`.
     pub(crate) fn swap(&mut self, (a, i): (usize, usize), (b, j): (usize, usize)) {
         let (p, q) = (a * self.slots + i, b * self.slots + j);
-        let (x, y) = (self.load(self.members[p]), self.load(self.members[q]));
         self.members.swap(p, q);
-        self.sums[a] = self.sums[a] - x + y;
-        self.sums[b] = self.sums[b] - y + x;
+        self.loads.swap(p, q);
+        self.sums[a] = self.sums[a] - self.loads[q] + self.loads[p];
+        self.sums[b] = self.sums[b] - self.loads[p] + self.loads[q];
     }
 
     /// Gives rank `rank` other members.
     pub(crate) fn assign(&mut self, rank: usize, members: &[u32]) {
-        self.members[rank * self.slots..(rank + 1) * self.slots].copy_from_slice(members);
-        self.sums[rank] = members.iter().map(|&expert| self.loads[expert as usize]).sum();
+        let own = rank * self.slots..(rank + 1) * self.slots;
+        self.members[own.clone()].copy_from_slice(members);
+        for (load, &expert) in self.loads[own.clone()].iter_mut().zip(members) {
+            *load = self.of_expert[expert as usize];
+        }
+        self.sums[rank] = self.loads[own].iter().sum();
     }
 }
