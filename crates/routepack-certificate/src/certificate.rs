@@ -37,6 +37,8 @@ pub enum Proof {
 /// One node of a [`Proof::Tree`]. Types are those of the node; see [`crate::Node`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeNode {
+    /// No bin holds more than this load, so the capacity of the whole tree is no larger: at most one, and first.
+    Fullest(u64),
     /// Either some bin holds an item of both types (two items if they are the same type): "together";
     /// or no bin does: "apart".
     Branch(u32, u32),
@@ -164,6 +166,7 @@ impl TreeNode {
     /// Those of the writer.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         match self {
+            Self::Fullest(load) => writeln!(out, "fullest {load}"),
             Self::Branch(i, j) => writeln!(out, "branch {i} {j}"),
             Self::Leaf(leaf) => {
                 write!(out, "leaf {}", leaf.cuts.len())?;
@@ -180,8 +183,9 @@ impl TreeNode {
 
     fn read_all<R: BufRead>(reader: &mut Reader<R>) -> Result<Vec<Self>, CheckError> {
         let (mut nodes, mut open) = (Vec::new(), 1_u64);
-        while open > 0 {
-            reader.advance()?;
+        reader.advance()?;
+        nodes.extend(reader.optional("fullest")?.map(Self::Fullest));
+        loop {
             reader.meter.hold(2 * size_of::<Self>())?;
             if reader.word == "branch" {
                 let [i, j] = reader.list("branch")?[..] else { return reader.invalid("a branch has two types") };
@@ -191,8 +195,11 @@ impl TreeNode {
                 nodes.push(Self::Leaf(reader.leaf()?));
                 open -= 1;
             }
+            if open == 0 {
+                return Ok(nodes);
+            }
+            reader.advance()?;
         }
-        Ok(nodes)
     }
 }
 

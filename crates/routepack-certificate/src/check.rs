@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use crate::certificate::{Certificate, Leaf};
-use crate::knapsack::{Case, close};
+use crate::knapsack::{Case, bound_load, close};
 use crate::limits::{CheckError, Checked, Limits, Rule};
 use crate::reader::Reader;
 use crate::{Node, Statement};
@@ -125,24 +125,30 @@ fn check_proof<R: BufRead>(
 
 /// Checks a tree in preorder, one path at a time; returns its number of leaves.
 fn check_tree<R: BufRead>(statement: &Statement, bins: u64, reader: &mut Reader<R>) -> Result<u64, CheckError> {
-    let root = Node::root(statement);
+    reader.meter.hold(size_of_val(&statement.sizes[..]))?;
+    let (mut statement, root) = (statement.clone(), Node::root(statement));
     let (mut node, mut leaves) = (root.clone(), 0);
     let mut path: Vec<(u32, u32, bool)> = Vec::new();
+    reader.advance()?;
+    if let Some(load) = reader.optional("fullest")? {
+        let outcome = bound_load(&statement, &root, load, &mut reader.meter);
+        reader.located(outcome)?;
+        statement.capacity = load;
+    }
     loop {
-        reader.advance()?;
         let held = reader.meter.held;
         reader.meter.step(1 + node.sizes.len())?;
         reader.meter.hold(2 * node.bytes() + 24 * path.len())?;
         if reader.word == "branch" {
             let [i, j] = reader.list("branch")?[..] else { return reader.invalid("a branch has two types") };
-            if !node.may_join(i, j, statement) {
+            if !node.may_join(i, j, &statement) {
                 return reader.invalid("no items of these types may share a bin here");
             }
             path.push((i, j, true));
             reader.meter.step(node.decide(i, j, true))?;
         } else {
             let leaf = reader.leaf()?;
-            let case = Case { statement, bins, filled: true, node: &node, leaf: &leaf };
+            let case = Case { statement: &statement, bins, filled: true, node: &node, leaf: &leaf };
             let outcome = close(&case, &mut reader.meter);
             reader.located(outcome)?;
             leaves += 1;
@@ -155,5 +161,6 @@ fn check_tree<R: BufRead>(statement: &Statement, bins: u64, reader: &mut Reader<
             }
         }
         reader.meter.held = held;
+        reader.advance()?;
     }
 }

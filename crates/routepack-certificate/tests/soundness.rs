@@ -64,8 +64,10 @@ proptest! {
 
     /// A single leaf under random decisions, claimed as a proof of any number of bins.
     #[test]
-    fn no_accepted_leaf_is_wrong((statement, bins, _, leaf) in cases()) {
-        let proof = Some(Proof::Tree(vec![TreeNode::Leaf(leaf)]));
+    fn no_accepted_leaf_is_wrong((statement, bins, _, leaf) in cases(), less in 0..4_u64) {
+        let mut tree = vec![TreeNode::Fullest(statement.capacity.saturating_sub(less)), TreeNode::Leaf(leaf)];
+        tree.drain(..usize::from(less == 0));
+        let proof = Some(Proof::Tree(tree));
         let certificate = Certificate { cells_at_least: Some(bins + 1), proof, ..Certificate::default() };
         if let Ok(checked) = check(&statement, &certificate, &Limits::default()) {
             assert_true(&statement, &checked);
@@ -166,6 +168,22 @@ fn the_generator_reaches_the_hard_cases() {
 }
 
 /// GAU-WAE, no integer round-up: the volume bound is 2, three bins are needed.
+#[test]
+fn the_fullest_bin_lowers_the_capacity() {
+    let statement = Statement::bins(vec![44, 44, 33, 33, 33, 12, 12, 12, 12, 12, 12], 132);
+    let claim = |load| {
+        let leaf = Leaf { weights: vec![1, 1, 1], cuts: Vec::new() };
+        let proof = Some(Proof::Tree(vec![TreeNode::Fullest(load), TreeNode::Leaf(leaf)]));
+        Certificate { cells_at_least: Some(3), proof, ..Certificate::default() }
+    };
+    for load in [126, 127, 132] {
+        assert_eq!(check(&statement, &claim(load), &Limits::default()).unwrap().cells_lower, 3);
+    }
+    for load in [0, 100, 125, 133, 200, u64::MAX] {
+        assert!(check(&statement, &claim(load), &Limits::default()).is_err(), "{load}");
+    }
+}
+
 #[test]
 fn the_instance_without_the_round_up_property_is_refuted() {
     let statement = Statement::bins(vec![5000, 3750, 3250, 3001, 2000, 2000], 10_000);

@@ -98,6 +98,13 @@ pub(crate) fn best_pattern(statement: &Statement, root: &Node, weights: &[u64]) 
 /// `choice` prefers; `None` where the bins are enough.
 pub(crate) fn refute(statement: &Statement, bins: u64, choice: u32) -> Option<Vec<TreeNode>> {
     let mut tree = Vec::new();
+    let root = Node::root(statement);
+    let capacity = best_pattern(statement, &root, &root.sizes);
+    let lowered = Statement { capacity, ..statement.clone() };
+    if choice % 2 == 1 && capacity < statement.capacity {
+        tree.push(TreeNode::Fullest(capacity));
+        return grow(&lowered, bins, choice, &root, &mut tree).then_some(tree);
+    }
     grow(statement, bins, choice, &Node::root(statement), &mut tree).then_some(tree)
 }
 
