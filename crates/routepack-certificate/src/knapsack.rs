@@ -72,8 +72,9 @@ impl Patterns {
         let mask = u64::MAX >> capacity.leading_zeros();
         let unit = mask.wrapping_add(1);
         let limit = statement.max_items.map_or(items, |limit| items.min(limit.into()));
-        let lightest = statement.types().into_iter().rev().flat_map(|(size, demand)| repeat_n(size, demand as usize));
-        let binds = items > limit && lightest.take(limit as usize + 1).map(u128::from).sum::<u128>() <= capacity.into();
+        let ascending = || statement.types().into_iter().rev();
+        let lightest = || ascending().flat_map(|(size, demand)| repeat_n(u128::from(size), demand as usize));
+        let binds = items > limit && lightest().take(limit as usize + 1).sum::<u128>() <= capacity.into();
         let counts = if binds || places < limit.into() { limit } else { 0 };
         if (u128::from(counts) + 1) * (u128::from(mask) + 1) > 1 << 64 {
             return refuse("capacity times items in a bin is too much for weights");
@@ -308,7 +309,7 @@ pub(crate) fn close(case: &Case, meter: &mut Meter) -> Checking<()> {
     meter.step(items)?;
     if case.filled {
         waste = (u128::from(bins) * u128::from(statement.capacity)).checked_sub(statement.total());
-        let limit = statement.max_items.map_or(u128::MAX, |limit| u128::from(bins) * u128::from(limit));
+        let limit = statement.max_items.map_or(u128::MAX, |limit| u128::from(bins) * items.min(limit as usize) as u128);
         places = limit.checked_sub(items as u128);
     }
     let (Some(waste), Some(places), 1..) = (waste, places, bins) else { return Ok(()) };

@@ -50,7 +50,8 @@ pub(crate) fn assert_true(statement: &Statement, checked: &Checked) {
 /// Whether a leaf closes its case, by listing every pattern.
 pub(crate) fn closes(statement: &Statement, bins: u64, node: &Node, leaf: &Leaf) -> bool {
     let slack = i128::from(bins) * i128::from(statement.capacity) - statement.total() as i128;
-    let free = statement.max_items.map(|q| i128::from(bins) * i128::from(q) - statement.sizes.len() as i128);
+    let items = statement.sizes.len() as i128;
+    let free = statement.max_items.map(|q| i128::from(bins) * items.min(q.into()) - items);
     let charge = |cut: &Cut, taken: &[u32]| {
         let sum: i128 = cut.multipliers.iter().map(|&(t, m)| i128::from(m) * i128::from(taken[t as usize])).sum();
         i128::from(cut.scale) * sum.div_euclid(cut.denominator.into())
@@ -71,7 +72,8 @@ pub(crate) fn closes(statement: &Statement, bins: u64, node: &Node, leaf: &Leaf)
             !node.apart[t].iter().any(with)
         });
         let capacity = i128::from(statement.capacity);
-        let counted = statement.max_items.is_none_or(|q| count <= q.into() && count >= i128::from(q) - free.unwrap());
+        let counted =
+            statement.max_items.is_none_or(|q| count <= q.into() && count >= items.min(q.into()) - free.unwrap());
         if load <= capacity && load >= capacity - slack && counted && kept_apart {
             best = best.max(Some(worth(&taken)));
         }
