@@ -8,7 +8,7 @@
 //! approximation algorithm for multiprocessor scheduling, BIT 19, 1979, doi 10.1007/BF01930985; against the heaviest
 //! rank only, as in PLACEMENT §2.4.
 
-use crate::exchange::{Exchanges, Subsets};
+use crate::exchange::{Exchange, Exchanges, Subsets};
 use crate::ranks::Ranks;
 
 /// Swaps until the peak is `enough`, no swap improves, or `limit` swaps are made; returns how many were made.
@@ -19,11 +19,16 @@ pub(crate) fn swap_best(ranks: &mut Ranks<'_>, subsets: &Subsets, enough: u64, l
         if ranks.sums()[heaviest] <= enough {
             return made;
         }
-        let best = ranks
-            .lighter_than(heaviest)
-            .into_iter()
-            .filter_map(|partner| swaps.best(ranks, (heaviest, partner), 1, enough))
-            .min_by_key(|swap| swap.heavier);
+        let mut best: Option<Exchange> = None;
+        for partner in ranks.lighter_than(heaviest) {
+            // No swap leaves less than half of what the two own together, and partners only get heavier.
+            let half = (ranks.sums()[heaviest] + ranks.sums()[partner]).div_ceil(2);
+            if best.is_some_and(|best| best.heavier <= half) {
+                break;
+            }
+            let swap = swaps.best(ranks, (heaviest, partner), 1, enough);
+            best = [best, swap].into_iter().flatten().min_by_key(|swap| swap.heavier);
+        }
         match best {
             Some(swap) => swaps.make(ranks, swap),
             None => return made,

@@ -36,12 +36,20 @@ impl Subsets {
         Self { of }
     }
 
-    fn positions(&self, size: usize, index: u32) -> &[u16] {
-        &self.of[size - 1][index as usize * size..(index as usize + 1) * size]
+    /// The first subset of that size whose loads have the given sum.
+    fn with_sum(&self, size: usize, loads: &[u64], sum: u64) -> &[u16] {
+        self.of[size - 1]
+            .chunks_exact(size)
+            .find(|positions| sum_of(positions, loads) == sum)
+            .unwrap_or_default()
     }
 }
 
-/// Subset `here` of rank `heavy` for subset `there` of rank `light`.
+fn sum_of(positions: &[u16], loads: &[u64]) -> u64 {
+    positions.iter().map(|&position| loads[usize::from(position)]).sum()
+}
+
+/// `size` experts of rank `heavy` with sum `here` for as many of rank `light` with sum `there`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
     /// Load of the heavier of the two ranks after it.
@@ -49,16 +57,16 @@ pub(crate) struct Exchange {
     heavy: usize,
     light: usize,
     size: usize,
-    here: u32,
-    there: u32,
+    here: u64,
+    there: u64,
 }
 
 /// Sorted subset sums of every rank, computed when asked for and forgotten when the rank changes.
 #[derive(Debug)]
 pub(crate) struct Exchanges<'a> {
     subsets: &'a Subsets,
-    /// `[rank][size - 1]` → (sum, subset), ascending; empty: not computed.
-    sums: Vec<Vec<Vec<(u64, u32)>>>,
+    /// `[rank][size - 1]` → sums, ascending; empty: not computed.
+    sums: Vec<Vec<Vec<u64>>>,
 }
 
 impl<'a> Exchanges<'a> {
@@ -86,22 +94,22 @@ impl<'a> Exchanges<'a> {
             self.refresh(ranks, light, size);
             let (here, there) = (&self.sums[heavy][size - 1], &self.sums[light][size - 1]);
             let mut next = 0;
-            for &(x, i) in here {
+            for &x in here {
                 // `next`: the first subset of the light rank that keeps δ ≤ half; the one before is the least δ above.
-                while next < there.len() && there[next].0 + half < x {
+                while next < there.len() && there[next] + half < x {
                     next += 1;
                 }
-                if let Some(&(y, j)) = there.get(next) {
+                if let Some(&y) = there.get(next) {
                     if y < x && heavy_load - (x - y) < least {
                         least = heavy_load - (x - y);
-                        best = Some((size, i, j));
+                        best = Some((size, x, y));
                     }
                 }
                 if next > 0 {
-                    let (y, j) = there[next - 1];
+                    let y = there[next - 1];
                     if light_load + (x - y) < least {
                         least = light_load + (x - y);
-                        best = Some((size, i, j));
+                        best = Some((size, x, y));
                     }
                 }
             }
@@ -115,8 +123,9 @@ impl<'a> Exchanges<'a> {
     /// Makes an exchange.
     pub(crate) fn make(&mut self, ranks: &mut Ranks<'_>, exchange: Exchange) {
         let Exchange { heavy, light, size, here, there, .. } = exchange;
-        let positions = self.subsets.positions(size, here).iter().zip(self.subsets.positions(size, there));
-        for (&i, &j) in positions {
+        let here = self.subsets.with_sum(size, ranks.loads(heavy), here);
+        let there = self.subsets.with_sum(size, ranks.loads(light), there);
+        for (&i, &j) in here.iter().zip(there) {
             ranks.swap((heavy, usize::from(i)), (light, usize::from(j)));
         }
         self.forget(heavy);
@@ -132,10 +141,8 @@ impl<'a> Exchanges<'a> {
         let sums = &mut self.sums[rank][size - 1];
         if sums.is_empty() {
             let loads = ranks.loads(rank);
-            let subsets = self.subsets.of[size - 1].chunks_exact(size).zip(0..);
-            sums.extend(subsets.map(|(positions, index)| {
-                (positions.iter().map(|&position| loads[usize::from(position)]).sum::<u64>(), index)
-            }));
+            let subsets = self.subsets.of[size - 1].chunks_exact(size);
+            sums.extend(subsets.map(|positions| sum_of(positions, loads)));
             sums.sort_unstable();
         }
     }
