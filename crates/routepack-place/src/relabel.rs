@@ -39,19 +39,22 @@ pub(crate) fn assign(cost: &[Vec<i64>]) -> Vec<usize> {
         let mut settled = vec![false; n];
         let (mut line, mut reached, mut previous) = (first, 0, NOBODY);
         let last = loop {
-            for column in (0..n).filter(|&column| !settled[column]) {
+            let (mut nearest, mut least) = (NOBODY, i64::MAX);
+            for column in 0..n {
+                if settled[column] {
+                    continue;
+                }
                 let through = reached + cost[line][column] - of_line[line] - of_column[column];
                 if through < distance[column] {
                     distance[column] = through;
                     came_from[column] = previous;
                 }
+                if distance[column] < least {
+                    (nearest, least) = (column, distance[column]);
+                }
             }
-            let nearest = (0..n)
-                .filter(|&column| !settled[column])
-                .min_by_key(|&column| distance[column])
-                .expect("a line without a column leaves a column without a line");
             settled[nearest] = true;
-            reached = distance[nearest];
+            reached = least;
             if line_of[nearest] == NOBODY {
                 break nearest;
             }
