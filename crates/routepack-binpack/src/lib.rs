@@ -1,1 +1,41 @@
-//! Fewest bins, always with a certificate.
+#![doc = include_str!("../README.md")]
+
+mod best_fit_decreasing;
+mod bound;
+mod branching;
+mod certify;
+mod column_generation;
+mod decide;
+mod dive;
+mod dual_feasible;
+mod error;
+mod first_fit_decreasing;
+mod l2;
+mod options;
+mod pack;
+mod pattern_master;
+mod pattern_space;
+mod pricing;
+mod pricing_search;
+mod pricing_table;
+mod repack;
+mod subset_sum;
+mod subset_sum_fill;
+mod subset_row_cuts;
+mod types;
+mod volume;
+
+pub use best_fit_decreasing::best_fit_decreasing;
+pub use bound::Bound;
+pub use column_generation::{ColumnLimits, Generated, generate_columns};
+pub use decide::{DecideLimits, Decided, decide};
+pub use dual_feasible::dual_feasible_bound;
+pub use error::PackError;
+pub use first_fit_decreasing::first_fit_decreasing;
+pub use l2::l2_bound;
+pub use options::{Goal, PackOptions};
+pub use pack::{PackProgress, Packed, pack};
+pub use repack::repack;
+pub use subset_sum_fill::{FillTry, fill_tries, subset_sum_fill};
+pub use types::{Pattern, Types};
+pub use volume::{count_bound, volume_bound};

@@ -1,0 +1,289 @@
+//! Do the items fit into K bins? A tree search whose answer is a packing or a refutation.
+//!
+//! Problem: K bins waste K·C − V in all, so none wastes more: only such patterns count. A case (some items glued,
+//! some pairs of types apart) is solved by column generation over its patterns, with subset-row cuts in rounds; its duals
+//! and cut multipliers, rounded to integers, close it when all items together are worth more than K patterns can be.
+//! Else a pair of types splits it: together (tried first: it is a dive), apart. A whole solution is a packing.
+//! The closed cases in preorder are a proof tree of routepack-certificate; each leaf passes its checker first.
+//! Complexity: O(cases · (rounds · (pricing table + linear program))).
+//! References: Ryan and Foster branching with cuts: L. Wei, Z. Luo, R. Baldacci, A. Lim, INFORMS J. on Computing 32
+//! (2020), doi:10.1287/ijoc.2018.0867; waste limit and many patterns a table: R. L. F. da Silva, R. C. S. Schouery,
+//! INFORMS J. on Computing (2025), repository 2023.0399. Deviation: bounds are integers checked apart from the solver.
+
+use routepack_certificate::{CheckError, Cut, Leaf, Limits, Node, Statement, TreeNode, check_leaf};
+use routepack_lp::MasterSolved;
+
+use crate::branching::branching_pair;
+use crate::column_generation::{one, scaled};
+use crate::error::PackError;
+use crate::pattern_master::PatternMaster;
+use crate::pattern_space::PatternSpace;
+use crate::pricing::{Priced, Pricing};
+use crate::pricing_table::Prices;
+use crate::subset_row_cuts::subset_row_cuts;
+use crate::types::{Pattern, Types};
+
+/// Rounds of cuts in one case.
+const CUT_ROUNDS: u32 = 10;
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decided {
+    /// A packing into at most K bins.
+    Fits(Vec<Pattern>),
+    /// K bins are not enough, and why.
+    Refuted(Vec<TreeNode>),
+    /// A limit, or `stop`, came first.
+    Open,
+}
+
+/// Limits of a search.
+#[derive(Debug, Clone, Copy)]
+pub struct DecideLimits {
+    /// Most cases solved.
+    pub cases: u64,
+    /// Most linear programs in one case.
+    pub rounds: u32,
+    /// Most bytes of a pricing table.
+    pub table_bytes: u64,
+    /// What the checker may spend on a leaf.
+    pub check: Limits,
+}
+
+/// Decides whether the items of a statement fit into `bins` bins, starting from any patterns.
+///
+/// # Errors
+/// [`PackError::Lp`] if the solver fails.
+pub fn decide(
+    statement: &Statement,
+    types: &Types,
+    bins: u64,
+    start: &[Pattern],
+    limits: &DecideLimits,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Decided, PackError> {
+    let Some(waste) = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total()) else {
+        return Ok(Decided::Open);
+    };
+    let mut search = Search {
+        statement,
+        types,
+        bins,
+        slack: waste.min(types.capacity.into()) as u64,
+        one: one(types.capacity, types.sizes.last().copied().unwrap_or(1)),
+        limits,
+        stop,
+        pricing: Pricing::new(limits.table_bytes),
+        cases: 0,
+        tree: Vec::new(),
+    };
+    let node = Node::root(statement);
+    let parts = (0..types.len() as u32).map(|kind| vec![kind]).collect();
+    let case = search.open(node, parts, start.to_vec(), &[])?;
+    Ok(match search.settle(case)? {
+        Settled::Packed(bins) => Decided::Fits(bins),
+        Settled::Closed => Decided::Refuted(search.tree),
+        Settled::Open => Decided::Open,
+    })
+}
+
+/// One case and its linear program.
+struct Case {
+    node: Node,
+    /// `[types of the node]`, the original types glued together.
+    parts: Vec<Pattern>,
+    space: PatternSpace,
+    master: PatternMaster,
+}
+
+enum Settled {
+    Packed(Vec<Pattern>),
+    Closed,
+    Open,
+}
+
+/// What the linear program of a case says.
+enum Converged {
+    Closed(Leaf),
+    /// An optimum that covers all items, or not (then there is no uncovered rest to branch on: the leaf failed).
+    Fractional(Vec<(Pattern, f64)>),
+    Open,
+}
+
+struct Search<'a> {
+    statement: &'a Statement,
+    types: &'a Types,
+    bins: u64,
+    slack: u64,
+    one: i64,
+    limits: &'a DecideLimits,
+    stop: &'a (dyn Fn() -> bool + Sync),
+    pricing: Pricing,
+    cases: u64,
+    /// Closed cases and branches so far, in preorder.
+    tree: Vec<TreeNode>,
+}
+
+impl Search<'_> {
+    fn open(&self, node: Node, parts: Vec<Pattern>, patterns: Vec<Pattern>, cuts: &[Cut]) -> Result<Case, PackError> {
+        let space = PatternSpace::of_node(&node, self.types.capacity, self.slack, self.types.max_items);
+        let mut master = PatternMaster::new(&space, 0)?;
+        for cut in cuts {
+            master.add_cut(cut.clone(), &space.demands)?;
+        }
+        master.add(&space, patterns.into_iter().filter(|pattern| space.holds(pattern)))?;
+        Ok(Case { node, parts, space, master })
+    }
+
+    /// Solves a case and, if need be, both its children.
+    fn settle(&mut self, mut case: Case) -> Result<Settled, PackError> {
+        loop {
+            self.cases += 1;
+            if self.cases > self.limits.cases {
+                return Ok(Settled::Open);
+            }
+            let solution = match self.cut(&mut case)? {
+                Converged::Closed(leaf) => {
+                    self.tree.push(TreeNode::Leaf(leaf));
+                    return Ok(Settled::Closed);
+                }
+                Converged::Open => return Ok(Settled::Open),
+                Converged::Fractional(solution) => solution,
+            };
+            let Some((i, j)) = branching_pair(&solution, &case.space.sizes) else {
+                return Ok(self.packing(&case, &solution).map_or(Settled::Open, Settled::Packed));
+            };
+            if !case.node.may_join(i, j, self.statement) {
+                return Ok(Settled::Open);
+            }
+            self.tree.push(TreeNode::Branch(i, j));
+            match self.settle(self.together(&case, i, j)?)? {
+                Settled::Closed => {}
+                other => return Ok(other),
+            }
+            case.node.part(i, j);
+            case.space = PatternSpace::of_node(&case.node, self.types.capacity, self.slack, self.types.max_items);
+            case.master.restrict(&case.space)?;
+        }
+    }
+
+    fn together(&self, case: &Case, i: u32, j: u32) -> Result<Case, PackError> {
+        let (mut node, mut parts) = (case.node.clone(), case.parts.clone());
+        node.join(i, j);
+        let new = parts.len() as u32;
+        parts.push([&parts[i as usize][..], &parts[j as usize][..]].concat());
+        let patterns = case.master.patterns().map(|pattern| glued(pattern, i, j, new)).collect();
+        let cuts: Vec<Cut> = case.master.cuts.iter().map(|cut| glued_cut(cut, i, j, new)).collect();
+        self.open(node, parts, patterns, &cuts)
+    }
+
+    /// Solves the linear program of a case, with rounds of cuts.
+    fn cut(&mut self, case: &mut Case) -> Result<Converged, PackError> {
+        for round in 0.. {
+            let converged = self.converge(case)?;
+            let Converged::Fractional(solution) = &converged else { return Ok(converged) };
+            let cuts = if round < CUT_ROUNDS { subset_row_cuts(solution, &case.space.demands) } else { Vec::new() };
+            if cuts.is_empty() || branching_pair(solution, &case.space.sizes).is_none() {
+                return Ok(converged);
+            }
+            for cut in cuts {
+                case.master.add_cut(cut, &case.space.demands)?;
+            }
+        }
+        Ok(Converged::Open)
+    }
+
+    /// Generates patterns until the case is closed or no pattern improves.
+    fn converge(&mut self, case: &mut Case) -> Result<Converged, PackError> {
+        for _ in 0..self.limits.rounds {
+            let Some(solved) = case.master.solve(self.stop)? else { return Ok(Converged::Open) };
+            let leaf = self.leaf(case, &solved);
+            let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts, room: 0 };
+            let priced = self.pricing.price(&case.space, &prices, self.one + (self.one >> 30));
+            if (self.stop)() {
+                return Ok(Converged::Open);
+            }
+            if self.closes(case, &leaf, &priced) {
+                match check_leaf(self.statement, self.bins, &case.node, &leaf, &self.limits.check) {
+                    Ok(()) => return Ok(Converged::Closed(leaf)),
+                    Err(CheckError::NotChecked { .. }) => return Ok(Converged::Open),
+                    Err(_) => {}
+                }
+            }
+            let none_left = priced.none_left;
+            if case.master.add(&case.space, priced.patterns)? == 0 {
+                let (solution, uncovered) = case.master.solution()?;
+                let open = !none_left || uncovered > 1e-6 || solved.objective > self.bins as f64 + 1e-3;
+                return Ok(if open { Converged::Open } else { Converged::Fractional(solution) });
+            }
+        }
+        Ok(Converged::Open)
+    }
+
+    /// The duals of a case as integer weights and cuts.
+    fn leaf(&self, case: &Case, solved: &MasterSolved) -> Leaf {
+        let weights = solved.duals.iter().map(|&dual| scaled(dual, self.one)).collect();
+        let scales = solved.cut_duals.iter().map(|&dual| (-dual * self.one as f64).ceil().max(0.0) as u64);
+        let cuts = case.master.cuts.iter().zip(scales).filter(|(_, scale)| *scale > 0);
+        Leaf { weights, cuts: cuts.map(|(cut, scale)| Cut { scale, ..cut.clone() }).collect() }
+    }
+
+    /// Whether these weights may well close the case: worth asking the checker.
+    fn closes(&self, case: &Case, leaf: &Leaf, priced: &Priced) -> bool {
+        let pairs = leaf.weights.iter().zip(&case.space.demands);
+        let total: i128 = pairs.map(|(&weight, &demand)| i128::from(weight) * i128::from(demand)).sum();
+        let charges = leaf.cuts.iter().map(|cut| {
+            let parts = cut.multipliers.iter();
+            let sum: u64 = parts.map(|&(kind, times)| u64::from(times) * u64::from(case.space.demands[kind as usize])).sum();
+            i128::from(cut.scale) * i128::from(sum / u64::from(cut.denominator))
+        });
+        let rest = total - charges.sum::<i128>();
+        // At convergence the largest value is about 1, perhaps a little less than the threshold says.
+        let most = if priced.none_left { self.one - (self.one >> 26) } else { priced.most.unwrap_or(i64::MAX) };
+        rest > i128::from(self.bins) * i128::from(most)
+    }
+
+    /// The packing of a whole solution, in original types.
+    fn packing(&self, case: &Case, solution: &[(Pattern, f64)]) -> Option<Vec<Pattern>> {
+        let mut left = case.space.demands.clone();
+        let mut bins = Vec::new();
+        for (pattern, value) in solution {
+            for _ in 0..value.round() as u64 {
+                let mut bin = Pattern::new();
+                for &kind in pattern {
+                    if left[kind as usize] > 0 {
+                        left[kind as usize] -= 1;
+                        bin.extend(&case.parts[kind as usize]);
+                    }
+                }
+                bin.sort_unstable();
+                bins.push(bin);
+            }
+        }
+        bins.retain(|bin| !bin.is_empty());
+        (left.iter().all(|&left| left == 0) && bins.len() as u64 <= self.bins).then_some(bins)
+    }
+}
+
+/// A pattern of the child where an item of type i and one of type j are glued.
+fn glued(pattern: &[u32], i: u32, j: u32, new: u32) -> Pattern {
+    let place = |kind: u32, after: usize| pattern[after..].iter().position(|&other| other == kind).map(|place| place + after);
+    let first = place(i.min(j), 0);
+    let second = first.and_then(|first| place(i.max(j), first + 1));
+    match (first, second) {
+        (Some(first), Some(second)) => {
+            let rest = pattern.iter().enumerate().filter(|&(place, _)| place != first && place != second);
+            rest.map(|(_, &kind)| kind).chain([new]).collect()
+        }
+        _ => pattern.to_vec(),
+    }
+}
+
+/// A cut of the child: the glued item has both multipliers.
+fn glued_cut(cut: &Cut, i: u32, j: u32, new: u32) -> Cut {
+    let multiplier = |kind: u32| cut.multipliers.iter().find(|term| term.0 == kind).map_or(0, |term| term.1);
+    let mut glued = cut.clone();
+    let both = multiplier(i) + multiplier(j);
+    glued.multipliers.extend((both > 0).then_some((new, both)));
+    glued
+}

@@ -1,0 +1,322 @@
+//! Fewest bins, or fewest rows of bins, with a certificate.
+//!
+//! Problem: items of given sizes into bins of capacity C with at most q items each; rows of D bins in multiples of v.
+//! R rows are fewest once a packing has at most D·R bins and a proof says that D·(R − v) are not enough; for the goal
+//! "cells" the same with D = v = 1. Cheap bounds first (mostly one division settles it), then heuristics until the
+//! bound is met, then linear programming for a better bound and for packings, in turns as long as either improves.
+//! Every bound passes the checker before it counts.
+//! Complexity: see the methods; all limits are counts.
+//! References: those of the methods.
+
+use std::ops::Range;
+
+use routepack_anneal::Stream;
+use routepack_certificate::{Certificate, Limits, Proof, Statement, TreeNode, check};
+
+use crate::best_fit_decreasing::best_fit_decreasing;
+use crate::bound::Bound;
+use crate::certify::{Verdict, certificate, confirm};
+use crate::column_generation::{ColumnLimits, generate_columns};
+use crate::decide::{DecideLimits, Decided, decide};
+use crate::dive::Dive;
+use crate::dual_feasible::dual_feasible_bound;
+use crate::error::PackError;
+use crate::first_fit_decreasing::first_fit_decreasing;
+use crate::l2::l2_bound;
+use crate::options::{Goal, PackOptions};
+use crate::repack::repack;
+use crate::subset_sum_fill::{fill_tries, subset_sum_fill};
+use crate::types::{Pattern, Types};
+use crate::volume::{count_bound, volume_bound};
+
+/// Patterns kept for the linear programs.
+const POOL: usize = 3000;
+
+/// What [`pack`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packed {
+    /// The best packing: bins of item indices, each increasing.
+    pub bins: Vec<Vec<u32>>,
+    /// Number of those bins.
+    pub cells: u64,
+    /// At least so many bins are necessary.
+    pub cells_bound: u64,
+    /// Rows that hold those bins: the least multiple of v.
+    pub rows: u64,
+    /// At least so many rows are necessary.
+    pub rows_bound: u64,
+    /// Packing and proof, accepted by [`routepack_certificate::check`].
+    pub certificate: Certificate,
+    /// The method behind the bound, in words.
+    pub proved_by: String,
+    /// Whether the search ended by itself: the goal is settled or the limits of the options are spent.
+    pub finished: bool,
+}
+
+/// Where [`pack`] stands: sent after every improvement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackProgress {
+    /// The method that improved something.
+    pub method: String,
+    /// Bins of the best packing.
+    pub cells: u64,
+    /// Bins known to be necessary.
+    pub cells_bound: u64,
+    /// Rows of the best packing.
+    pub rows: u64,
+    /// Rows known to be necessary.
+    pub rows_bound: u64,
+}
+
+/// Packs the items of a statement into as few rows (or cells) as it can and proves as much as it can.
+///
+/// Same statement, options and seed: same answer, unless `stop` ends it. `stop` is asked between steps of at most a few
+/// milliseconds, except inside the checker; the best answer so far is returned then.
+///
+/// # Errors
+/// [`PackError`] for a meaningless statement or option, or a failing solver.
+pub fn pack(
+    statement: &Statement,
+    options: &PackOptions,
+    seed: u64,
+    stop: &(dyn Fn() -> bool + Sync),
+    observe: &mut dyn FnMut(&PackProgress),
+) -> Result<Packed, PackError> {
+    options.validate()?;
+    let types = Types::new(statement)?;
+    let mut search = Search::new(statement, &types, options, seed, stop, observe);
+    search.improve_by_decreasing();
+    search.raise(volume_bound(&types))?;
+    search.raise_to(|_| count_bound(&types))?;
+    search.raise_to(|_| Some(l2_bound(&types)))?;
+    search.improve_by_fills(3);
+    search.raise_to(|wanted| dual_feasible_bound(&types, wanted))?;
+    search.improve_by_fills(options.fill_tries);
+    search.improve_by_repacking();
+    search.close_by_columns()?;
+    search.finish()
+}
+
+struct Search<'a> {
+    statement: &'a Statement,
+    types: &'a Types,
+    options: &'a PackOptions,
+    stream: Stream,
+    stop: &'a (dyn Fn() -> bool + Sync),
+    observe: &'a mut dyn FnMut(&PackProgress),
+    /// Bins of one row, and rows of one multiple, as far as the goal goes.
+    row: (u64, u64),
+    best: Vec<Pattern>,
+    bound: Bound,
+    /// Steps the checker took for the bound.
+    check_steps: u64,
+    /// Patterns of all packings so far.
+    pool: Vec<Pattern>,
+    tries: u32,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        statement: &'a Statement,
+        types: &'a Types,
+        options: &'a PackOptions,
+        seed: u64,
+        stop: &'a (dyn Fn() -> bool + Sync),
+        observe: &'a mut dyn FnMut(&PackProgress),
+    ) -> Self {
+        let row = match options.goal {
+            Goal::Rows => (statement.slots, statement.rows_multiple),
+            Goal::Cells => (1, 1),
+        };
+        let (best, bound) = (Vec::new(), volume_bound(types));
+        let stream = Stream::new(seed);
+        Self { statement, types, options, stream, stop, observe, row, best, bound, check_steps: 0, pool: Vec::new(), tries: 0 }
+    }
+
+    /// The most bins of a packing that would be an improvement: D·(R − v).
+    fn improving(&self) -> u64 {
+        let rows = (self.best.len() as u64).div_ceil(self.row.0).next_multiple_of(self.row.1);
+        self.row.0 * rows.saturating_sub(self.row.1)
+    }
+
+    /// The most bins of a packing that would meet the bound.
+    fn aim(&self) -> u64 {
+        self.row.0 * self.bound.cells.div_ceil(self.row.0).next_multiple_of(self.row.1)
+    }
+
+    /// Whether no packing would be an improvement.
+    fn settled(&self) -> bool {
+        self.bound.cells > self.improving() || self.best.is_empty()
+    }
+
+    fn over(&self) -> bool {
+        self.settled() || (self.stop)()
+    }
+
+    /// Takes a packing if it has fewer bins than the best.
+    fn offer(&mut self, bins: Vec<Pattern>, method: &str) {
+        let new = bins.iter().take(POOL.saturating_sub(self.pool.len())).cloned();
+        self.pool.extend(new);
+        if self.best.is_empty() || bins.len() < self.best.len() {
+            self.best = bins;
+            self.report(method.into());
+        }
+    }
+
+    /// Takes a bound if it is higher and the checker accepts it.
+    fn raise(&mut self, bound: Bound) -> Result<(), PackError> {
+        let limits = Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps };
+        if bound.cells >= self.bound.cells
+            && let Verdict::Accepted(steps) = confirm(self.statement, &bound, &limits, self.stop)?
+        {
+            (self.bound, self.check_steps) = (bound, steps);
+            self.report(self.bound.method.clone());
+        }
+        Ok(())
+    }
+
+    /// Computes and takes a bound unless the search is over; the method is told the bound that would settle the goal.
+    fn raise_to(&mut self, method: impl Fn(u64) -> Option<Bound>) -> Result<(), PackError> {
+        if !self.over()
+            && let Some(bound) = method(self.improving() + 1).filter(|bound| bound.cells > self.bound.cells)
+        {
+            self.raise(bound)?;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, method: String) {
+        let (cells, cells_bound) = (self.best.len() as u64, self.bound.cells);
+        let (rows, rows_bound) = (self.statement.rows_for(cells), self.statement.rows_for(cells_bound));
+        (self.observe)(&PackProgress { method, cells, cells_bound, rows, rows_bound });
+    }
+
+    fn improve_by_decreasing(&mut self) {
+        let Statement { sizes, capacity, max_items, .. } = self.statement;
+        let first = first_fit_decreasing(sizes, *capacity, *max_items);
+        self.offer(self.types.patterns_of(&first), "first-fit decreasing");
+        let best = best_fit_decreasing(sizes, *capacity, *max_items);
+        self.offer(self.types.patterns_of(&best), "best-fit decreasing");
+    }
+
+    /// Fills until so many tries are spent in all.
+    fn improve_by_fills(&mut self, tries: u32) {
+        let attempts = fill_tries(&self.stream.child(0), self.options.fill_window as usize);
+        for attempt in attempts.skip(self.tries as usize).take(tries.saturating_sub(self.tries) as usize) {
+            if self.over() {
+                break;
+            }
+            self.tries += 1;
+            if let Some(bins) = subset_sum_fill(self.types, attempt, self.improving(), self.stop) {
+                self.offer(bins, "subset-sum fill");
+            }
+        }
+    }
+
+    fn improve_by_repacking(&mut self) {
+        if !self.over() {
+            let stream = self.stream.child(1);
+            let bins = repack(self.types, &self.best, self.aim(), self.options.repack_tries, &stream, self.stop);
+            self.offer(bins, "repacking");
+        }
+    }
+
+    /// Linear programs, dives and tree searches in turns, until the goal is settled or none improves.
+    fn close_by_columns(&mut self) -> Result<(), PackError> {
+        let mut number = 0;
+        while !self.over() && self.options.column_rounds > 0 {
+            let before = (self.best.len(), self.bound.cells);
+            let patterns = self.raise_by_columns()?;
+            self.improve_by_dives(&patterns, number..number + 2)?;
+            number += 2;
+            self.decide(&patterns)?;
+            if (self.best.len(), self.bound.cells) == before {
+                self.improve_by_dives(&patterns, number..u64::from(self.options.dives))?;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The linear program over patterns, for a bound; returns the patterns it ends with.
+    fn raise_by_columns(&mut self) -> Result<Vec<Pattern>, PackError> {
+        let limits = ColumnLimits {
+            wanted: self.aim() + 1,
+            exhaust: false,
+            rounds: self.options.column_rounds,
+            types: self.options.column_types as usize,
+            table_bytes: self.options.table_bytes,
+        };
+        self.pool.sort_unstable();
+        self.pool.dedup();
+        let generated = generate_columns(self.types, &self.pool, &limits, self.stop)?;
+        if let Some(bound) = generated.bound.filter(|bound| bound.cells > self.bound.cells) {
+            self.raise(bound)?;
+        }
+        Ok(generated.patterns)
+    }
+
+    /// Asks whether the items fit into as many bins as the bound allows.
+    fn decide(&mut self, patterns: &[Pattern]) -> Result<(), PackError> {
+        if self.over() || self.types.len() > self.options.column_types as usize {
+            return Ok(());
+        }
+        let limits = DecideLimits {
+            cases: self.options.cases,
+            rounds: self.options.column_rounds,
+            table_bytes: self.options.table_bytes,
+            check: Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps },
+        };
+        let bins = self.aim();
+        match decide(self.statement, self.types, bins, patterns, &limits, self.stop)? {
+            Decided::Fits(bins) => self.offer(bins, "tree search"),
+            Decided::Refuted(tree) => {
+                let leaves = tree.iter().filter(|node| matches!(node, TreeNode::Leaf(_))).count();
+                let method = format!("tree search, {leaves} leaves");
+                self.raise(Bound { cells: bins + 1, proof: Proof::Tree(tree), method })?;
+            }
+            Decided::Open => {}
+        }
+        Ok(())
+    }
+
+    fn improve_by_dives(&mut self, patterns: &[Pattern], numbers: Range<u64>) -> Result<(), PackError> {
+        for number in numbers {
+            if self.over() || self.types.len() > self.options.column_types as usize {
+                break;
+            }
+            let dive = Dive {
+                types: self.types,
+                patterns,
+                bins: self.aim(),
+                random: number > 0,
+                table_bytes: self.options.table_bytes,
+            };
+            if let Some(bins) = dive.run(&self.stream.child(2).child(number), self.stop)? {
+                self.offer(bins, "dive");
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Packed, PackError> {
+        let finished = self.settled() || !(self.stop)();
+        let mut bins = self.types.hand_out(&self.best);
+        bins.iter_mut().for_each(|bin| bin.sort_unstable());
+        let certificate = certificate(self.statement, Some(bins.clone()), &self.bound);
+        let limits = Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps };
+        let checked = check(self.statement, &certificate, &limits);
+        let method = self.bound.method.clone();
+        let checked = checked.map_err(|source| PackError::Certificate { method: method.clone(), source })?;
+        Ok(Packed {
+            cells: bins.len() as u64,
+            bins,
+            cells_bound: checked.cells_lower,
+            rows: self.statement.rows_for(self.best.len() as u64),
+            rows_bound: checked.rows_lower,
+            certificate,
+            proved_by: method,
+            finished,
+        })
+    }
+}
