@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// A claim was refused.
     Refused(String),
     /// The input is bad or infeasible.
@@ -16,12 +16,12 @@ pub enum Failure {
 
 impl Failure {
     /// Bad input, with the file it came from in front.
-    pub fn input(place: impl fmt::Display, error: impl fmt::Display) -> Self {
+    pub(crate) fn input(place: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::Input(format!("{place}: {error}"))
     }
 
     /// The exit code of `--help`.
-    pub fn code(&self) -> ExitCode {
+    pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Refused(_) => 1,
             Self::Input(_) => 3,

@@ -7,7 +7,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static INSTALLED: OnceLock<()> = OnceLock::new();
 
 /// A flag that Ctrl-C raises. Without a handler (it could not be installed) the default applies: the process ends.
-pub fn flag() -> &'static AtomicBool {
+pub(crate) fn flag() -> &'static AtomicBool {
     INSTALLED.get_or_init(|| {
         let handler = || {
             if INTERRUPTED.swap(true, Ordering::Relaxed) {

@@ -6,11 +6,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use routepack::Progress;
 
 /// A bar on standard error; hidden when that is no terminal or when asked to be quiet.
-pub struct Bar(ProgressBar);
+pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
     /// A bar, shown unless `quiet`.
-    pub fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(1000), target);
         let style = ProgressStyle::with_template("{spinner} {prefix:<9} [{bar:24}] {elapsed} {wide_msg}")
@@ -21,7 +21,7 @@ impl Bar {
     }
 
     /// Shows where planning stands.
-    pub fn show(&self, progress: &Progress) {
+    pub(crate) fn show(&self, progress: &Progress) {
         let (step, steps) = progress.step;
         let prefix = progress.stage.name();
         self.0.set_prefix(if steps > 1 { format!("{prefix} {step}/{steps}") } else { prefix.to_owned() });
@@ -30,7 +30,7 @@ impl Bar {
     }
 
     /// Shows one line of a stage that has no known end.
-    pub fn say(&self, prefix: &str, message: String) {
+    pub(crate) fn say(&self, prefix: &str, message: String) {
         self.0.set_prefix(prefix.to_owned());
         self.0.set_message(message);
     }

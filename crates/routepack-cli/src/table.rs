@@ -1,7 +1,7 @@
 //! Plain tables of at most 80 columns: the first column left, the others right.
 
 /// Renders rows of cells under a header.
-pub fn render(header: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn render(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -12,9 +12,11 @@ pub fn render(header: &[&str], rows: &[Vec<String>]) -> String {
         let padded: Vec<String> = cells
             .zip(&widths)
             .enumerate()
-            .map(|(column, (cell, &width))| {
-                if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-            })
+            .map(
+                |(column, (cell, &width))| {
+                    if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+                },
+            )
             .collect();
         padded.join("  ").trim_end().to_owned()
     };

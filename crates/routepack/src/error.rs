@@ -31,6 +31,9 @@ pub enum PlanError {
         /// Optimizer step.
         step: i64,
     },
+    /// The LP backend is not there.
+    #[error("LP backend: {0}")]
+    Backend(#[from] routepack_lp::LpError),
     /// The finished plan does not verify: a defect of this program.
     #[error("the plan does not verify, please report this: {0}")]
     Verify(#[from] routepack_verify::VerifyError),

@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 
 use routepack_arrange::{ArrangeProgress, arrange, spread_bins};
 use routepack_binpack::{PackProgress, Packed, pack};
-use routepack_place::place;
-use routepack_problem::{Batch, Instance, Layout, Placement, Prepared, ProblemError, RowsPolicy, Score, prepare};
 use routepack_certificate::Limits;
+use routepack_lp::Backend;
+use routepack_place::place;
+use routepack_problem::{
+    Batch, Instance, Layout, Placement, Prepared, ProblemError, RowsPolicy, Score, prepare,
+};
 use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement, window_sha256};
 
 use crate::{Control, Job, PlanError, Progress, Stage};
@@ -36,8 +39,9 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     let stop = control.stop(reserve);
 
     let (placement, placed_fully) = place_experts(&prepared, job, &stop, control)?;
-    let first: Vec<FirstPlan> =
-        steps(&prepared).map(|(at, instance)| pack_step(instance, job, &stop, at, control)).collect::<Result<_, _>>()?;
+    let first: Vec<FirstPlan> = steps(&prepared)
+        .map(|(at, instance)| pack_step(instance, job, &stop, at, control))
+        .collect::<Result<_, _>>()?;
     let planned: Vec<StepPlan> = steps(&prepared)
         .zip(first)
         .map(|((at, _), first)| arrange_step(first, &placement, job, reserve, at, control))
@@ -53,7 +57,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         tool: concat!("routepack ", env!("CARGO_PKG_VERSION")).to_owned(),
         options: job.options(),
         seed: job.seed,
-        lp_backend: routepack_binpack::lp_backend(),
+        lp_backend: Backend::default().name_and_version()?,
         fallback: None,
         finished,
         limits: Limits::default(),

@@ -58,7 +58,12 @@ pub fn report(plan: &Plan, batch: &Arc<Batch>) -> Result<Report, VerifyError> {
     let arms: [(&str, &str, Rule, Option<&Placement>); 3] = [
         ("baseline", "identity placement, first-fit decreasing", global_ffd, identity.as_ref()),
         ("reorder", "the plan's placement, first-fit decreasing", global_ffd, placed),
-        ("dp-local-ffd", "the plan's placement, LPT over slots, first-fit decreasing in each", dp_local_ffd, placed),
+        (
+            "dp-local-ffd",
+            "the plan's placement, LPT over slots, first-fit decreasing in each",
+            dp_local_ffd,
+            placed,
+        ),
     ];
     let mut report = Report {
         plan_sha256: plan.sha256.clone(),

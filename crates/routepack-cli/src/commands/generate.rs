@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use routepack::formats;
-use routepack::generate::{BinsRecipe, Cut, GenerateError, Preset, Trace, WindowRecipe, bins, describe, window};
+use routepack::generate::{
+    BinsRecipe, Cut, GenerateError, Preset, Trace, WindowRecipe, bins, describe, window,
+};
 use routepack::{Batch, Job};
 use serde_json::{Map, Value, json};
 
@@ -13,7 +15,7 @@ use crate::exit::Failure;
 
 /// Arguments of `routepack generate`.
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
 }
@@ -128,7 +130,7 @@ fn bins_help() -> String {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {
         What::Window(arguments) => run_window(arguments),
         What::Cut(arguments) => run_cut(arguments),
@@ -156,14 +158,18 @@ fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
     let lengths = read_lengths(&arguments.lengths, arguments.column.as_deref())?.sizes;
     let samples = arguments.samples.unwrap_or(lengths.len());
     if samples > lengths.len() {
-        return Err(Failure::input(place, format!("--samples {samples}: the file has {} lengths", lengths.len())));
+        return Err(Failure::input(
+            place,
+            format!("--samples {samples}: the file has {} lengths", lengths.len()),
+        ));
     }
     let lengths: Vec<u32> = lengths[..samples]
         .iter()
         .enumerate()
         .map(|(sample, &length)| {
-            u32::try_from(length)
-                .map_err(|_| Failure::input(&place, format!("length {length} of sample {sample} is not below 2^32")))
+            u32::try_from(length).map_err(|_| {
+                Failure::input(&place, format!("length {length} of sample {sample} is not below 2^32"))
+            })
         })
         .collect::<Result<_, _>>()?;
     let mut values = Vec::new();
@@ -173,7 +179,10 @@ fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
         if !values.is_empty() && (layers, top_k) != (routes.layers, routes.top_k) {
             return Err(Failure::input(
                 path.display(),
-                format!("[layers, top_k] = [{}, {}], the first file has [{layers}, {top_k}]", routes.layers, routes.top_k),
+                format!(
+                    "[layers, top_k] = [{}, {}], the first file has [{layers}, {top_k}]",
+                    routes.layers, routes.top_k
+                ),
             ));
         }
         (layers, top_k) = (routes.layers, routes.top_k);
@@ -228,14 +237,14 @@ fn parse_changes(changes: &[String]) -> Result<Value, Failure> {
             .split_once('=')
             .ok_or_else(|| Failure::Input(format!("--set {change}: expected name=value")))?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        let (tables, field) = name.rsplit_once('.').map_or((None, name), |(tables, field)| (Some(tables), field));
+        let (tables, field) =
+            name.rsplit_once('.').map_or((None, name), |(tables, field)| (Some(tables), field));
         let mut table = &mut root;
         for name in tables.into_iter().flat_map(|tables| tables.split('.')) {
-            table = table
-                .entry(name)
-                .or_insert_with(|| Value::Object(Map::new()))
-                .as_object_mut()
-                .ok_or_else(|| Failure::Input(format!("--set {change}: `{name}` is set to a value already")))?;
+            table =
+                table.entry(name).or_insert_with(|| Value::Object(Map::new())).as_object_mut().ok_or_else(
+                    || Failure::Input(format!("--set {change}: `{name}` is set to a value already")),
+                )?;
         }
         table.insert(field.to_owned(), value);
     }

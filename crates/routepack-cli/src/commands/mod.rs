@@ -1,12 +1,12 @@
 //! One file a command.
 
-pub mod generate;
-pub mod place;
-pub mod plan;
-pub mod report;
-pub mod rows;
-pub mod schema;
-pub mod verify;
+pub(crate) mod generate;
+pub(crate) mod place;
+pub(crate) mod plan;
+pub(crate) mod report;
+pub(crate) mod rows;
+pub(crate) mod schema;
+pub(crate) mod verify;
 
 use std::path::Path;
 use std::sync::Arc;

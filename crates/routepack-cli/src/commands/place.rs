@@ -16,7 +16,7 @@ use crate::interrupt;
 Examples:
   routepack place window.npz --ep 8
   routepack place window.npz --ep 16 --json -o placement.json")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Window with expert counts: .npz or .json (`-` for standard input).
     window: PathBuf,
     /// EP ranks P.
@@ -56,7 +56,7 @@ struct LayerAnswer {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shown = arguments.window.display();
     let batch = read_window(&arguments.window)?;
     let Some(counts) = &batch.expert_counts else {

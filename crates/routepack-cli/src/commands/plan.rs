@@ -18,7 +18,7 @@ Examples:
   routepack plan window.npz --job job.toml -o plan.json
   routepack plan window.npz --job job.toml --deadline-ms 200 -o plan.json
   routepack plan window.npz --job job.toml --json | jq .steps[0].rows")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Window: .npz or .json (`-` for standard input).
     window: PathBuf,
     /// Job file (TOML): topology, capacity, cost, options.
@@ -45,7 +45,7 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut job: Job = formats::read_toml(&arguments.job)?;
     job.seed = arguments.seed.unwrap_or(job.seed);
     job.deadline_ms = arguments.deadline_ms.or(job.deadline_ms);

@@ -16,7 +16,7 @@ Example:
 
 Arms: baseline (identity placement, first-fit decreasing), reorder (the plan's placement, first-fit decreasing),
 dp-local-ffd (the plan's placement, LPT over slots and first-fit decreasing in each), routepack (the plan).")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Plan file (`-` for standard input).
     plan: PathBuf,
     /// The window it was made from.
@@ -28,7 +28,7 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let report = routepack::report(&plan, &batch)
@@ -44,12 +44,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn print_report(report: &Report) {
     let proved = report.rows_proved.iter().all(|&proved| proved);
     println!("plan {}", report.plan_sha256);
-    println!("rows per step {:?}, {}", report.rows, if proved { "fewest, proved" } else { "not proved to be fewest" });
+    println!(
+        "rows per step {:?}, {}",
+        report.rows,
+        if proved { "fewest, proved" } else { "not proved to be fewest" }
+    );
     if report.estimate {
         println!("expert figures are estimates: routes were divided evenly over parts of a slot");
     }
     println!();
-    let header: Vec<&str> = std::iter::once("").chain(report.arms.iter().map(|arm| arm.name.as_str())).collect();
+    let header: Vec<&str> =
+        std::iter::once("").chain(report.arms.iter().map(|arm| arm.name.as_str())).collect();
     println!("{}", table::render(&header, &figure_rows(&report.arms)));
     println!();
     println!("routepack against, in percent:");

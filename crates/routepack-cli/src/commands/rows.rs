@@ -20,7 +20,7 @@ Examples:
   routepack-check rows.cert lengths.txt
   routepack rows rollouts.tsv --column prompt_tokens+response_tokens --capacity 2048 --dp 16 --rows-multiple 2
   seq 100 200 | routepack rows - --capacity 1000 --dp 4 --json")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Lengths: one a line, a TSV with --column, a bin-packing instance, or a window (`-` for standard input).
     lengths: PathBuf,
     /// Tokens a cell holds; a bin-packing instance states its own.
@@ -87,12 +87,13 @@ struct Answer {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = arguments.lengths.display();
     let lengths = read_lengths(&arguments.lengths, arguments.column.as_deref())?;
-    let capacity = arguments.capacity.or(lengths.capacity).ok_or_else(|| {
-        Failure::input(&place, "--capacity is missing, and the file states none")
-    })?;
+    let capacity = arguments
+        .capacity
+        .or(lengths.capacity)
+        .ok_or_else(|| Failure::input(&place, "--capacity is missing, and the file states none"))?;
     let statement = statement(arguments, lengths.sizes, capacity)?;
     let options = PackOptions {
         goal: if arguments.cells { Goal::Cells } else { Goal::Rows },
@@ -104,10 +105,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut observe = |progress: &PackProgress| {
         bar.say("rows", format!("{} cells, at least {}", progress.cells, progress.cells_bound));
     };
-    let packed = in_pool(arguments.threads, || {
-        pack(&statement, &options, arguments.seed, &stop, &mut observe)
-    })?
-    .map_err(|error| Failure::input(&place, error))?;
+    let packed =
+        in_pool(arguments.threads, || pack(&statement, &options, arguments.seed, &stop, &mut observe))?
+            .map_err(|error| Failure::input(&place, error))?;
     drop(bar);
 
     let needed = packed.rows * arguments.dp;
@@ -167,11 +167,15 @@ fn statement(arguments: &Arguments, lengths: Vec<u64>, capacity: u64) -> Result<
     }
     let mut sizes = Vec::with_capacity(lengths.len());
     for (sample, length) in lengths.into_iter().enumerate() {
-        let padded = length.checked_next_multiple_of(arguments.pad_multiple).filter(|&padded| padded <= capacity);
+        let padded =
+            length.checked_next_multiple_of(arguments.pad_multiple).filter(|&padded| padded <= capacity);
         match padded {
             Some(padded) if length > 0 => sizes.push(padded),
             Some(_) => {
-                return Err(Failure::input(&place, format!("sample {sample} has 0 tokens; at least 1 expected")));
+                return Err(Failure::input(
+                    &place,
+                    format!("sample {sample} has 0 tokens; at least 1 expected"),
+                ));
             }
             None => {
                 return Err(Failure::input(
@@ -197,7 +201,10 @@ fn print_answer(answer: &Answer) {
     if answer.rows_proved {
         println!("{rows} rows of {dp} cells are necessary and sufficient (R* = {rows})");
     } else {
-        println!("at least {rows_bound} rows of {dp} cells are necessary, {rows} are sufficient: gap {}", rows - rows_bound);
+        println!(
+            "at least {rows_bound} rows of {dp} cells are necessary, {rows} are sufficient: gap {}",
+            rows - rows_bound
+        );
     }
     if answer.cells_proved {
         println!("{cells} cells are necessary and sufficient");

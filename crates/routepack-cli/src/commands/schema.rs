@@ -11,7 +11,7 @@ use crate::exit::Failure;
 #[command(after_help = "\
 Example:
   routepack schema job > job.schema.json")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The format.
     format: Format,
 }
@@ -30,7 +30,7 @@ enum Format {
 
 /// Runs the command.
 #[allow(clippy::unnecessary_wraps, reason = "every command has this signature")]
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print_json(&match arguments.format {
         Format::Job => formats::schema_of::<Job>(),
         Format::Window => formats::window_schema(),

@@ -15,7 +15,7 @@ Example:
   routepack verify plan.json --window window.npz
 
 Exit code 0: every claim holds. Exit code 1: the first claim that does not is named.")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Plan file (`-` for standard input).
     plan: PathBuf,
     /// The window it was made from.
@@ -40,7 +40,7 @@ struct Claim {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let verified = routepack::verify(&plan, &batch)
@@ -50,7 +50,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         print_json(&Answer {
             verified: true,
             sha256: plan.sha256.clone(),
-            claims: claims.map(|claim| Claim { what: claim.what.clone(), value: claim.value.clone() }).collect(),
+            claims: claims
+                .map(|claim| Claim { what: claim.what.clone(), value: claim.value.clone() })
+                .collect(),
         });
     } else {
         for claim in &verified.claims {
