@@ -92,6 +92,19 @@ impl Demand {
         Ok(demand)
     }
 
+    /// A demand without layers for the units of an instance: every cost is 0.
+    pub fn none(instance: &Instance) -> Self {
+        let topology = instance.topology();
+        let shape = Shape {
+            units: instance.num_units(),
+            parts: topology.num_parts(),
+            layers: 0,
+            ranks: topology.num_ranks(),
+        };
+        let floors = vec![0; shape.units * shape.parts];
+        Self { shape, values: Values::Narrow(Vec::new()), weights: Vec::new(), pads: Pads::None, floors }
+    }
+
     /// Units: atomic groups and free samples, numbered as in the instance.
     pub fn num_units(&self) -> usize {
         self.shape.units
@@ -132,6 +145,11 @@ impl Demand {
         }
     }
 
+    /// Γ of a layer.
+    pub fn weight(&self, layer: usize) -> u64 {
+        self.weights[layer / LANES][layer % LANES]
+    }
+
     /// `Σ_l Γ_l · Σ_p q[l,p]` of a unit and part: divided by P and added up over a block, it is the cost the block
     /// would have if its recorded demand were perfectly balanced, and never more than its cost.
     pub fn floor(&self, unit: usize, part: usize) -> u64 {
@@ -143,7 +161,7 @@ impl Demand {
         (0..self.shape.layers)
             .map(|layer| {
                 let rows: u64 = (0..ranks).map(|rank| u64::from(self.of(unit, part, layer, rank))).sum();
-                self.weights[layer / LANES][layer % LANES] * rows
+                self.weight(layer) * rows
             })
             .sum()
     }
@@ -189,29 +207,28 @@ fn lay_out<T: Rows>(instance: &Instance, rank_of: &[u32], shape: Shape) -> Optio
         return Some(values);
     }
     let experts = instance.num_experts();
-    let fits = values[..shape.units * per_unit]
-        .par_chunks_exact_mut(per_unit)
-        .with_min_len(8)
-        .enumerate()
-        .all(|(unit, values)| {
-            let mut rows = vec![0u32; shape.ranks];
-            for part in 0..shape.parts {
-                for layer in 0..shape.layers {
-                    rows.fill(0);
-                    let rank_of = &rank_of[layer * experts..(layer + 1) * experts];
-                    for &sample in instance.unit(unit) {
-                        instance.for_each_count(sample as usize, part, layer, |expert, count| {
-                            rows[rank_of[expert] as usize] += count;
-                        });
-                    }
-                    for (rank, &rows) in rows.iter().enumerate() {
-                        let (chunk, lane) = shape.place(layer, rank);
-                        let Ok(rows) = T::try_from(rows) else { return false };
-                        values[part * shape.stride() + chunk][lane] = rows;
+    let fits =
+        values[..shape.units * per_unit].par_chunks_exact_mut(per_unit).with_min_len(8).enumerate().all(
+            |(unit, values)| {
+                let mut rows = vec![0u32; shape.ranks];
+                for part in 0..shape.parts {
+                    for layer in 0..shape.layers {
+                        rows.fill(0);
+                        let rank_of = &rank_of[layer * experts..(layer + 1) * experts];
+                        for &sample in instance.unit(unit) {
+                            instance.for_each_count(sample as usize, part, layer, |expert, count| {
+                                rows[rank_of[expert] as usize] += count;
+                            });
+                        }
+                        for (rank, &rows) in rows.iter().enumerate() {
+                            let (chunk, lane) = shape.place(layer, rank);
+                            let Ok(rows) = T::try_from(rows) else { return false };
+                            values[part * shape.stride() + chunk][lane] = rows;
+                        }
                     }
                 }
-            }
-            true
-        });
+                true
+            },
+        );
     fits.then_some(values)
 }

@@ -21,9 +21,7 @@ pub enum PeaksError {
         bound: u128,
     },
     /// The placement is not one of this instance's model.
-    #[error(
-        "placement has {found} {what}, the instance has {expected}",
-    )]
+    #[error("placement has {found} {what}, the instance has {expected}")]
     Placement {
         /// What is counted.
         what: &'static str,

@@ -90,8 +90,8 @@ impl Demand {
         u64::from(loads.values[chunk][lane]) + self.pads.spread_rows(tokens, self.shape)
     }
 
-    /// Adds a unit to a block that holds `pad_tokens` padding tokens afterwards.
-    pub fn insert(&self, loads: &mut Loads, block: usize, unit: usize, pad_tokens: u64) {
+    /// Adds a unit's demand to a block; its costs are stale until [`Demand::repad`].
+    pub fn add(&self, loads: &mut Loads, block: usize, unit: usize) {
         for part in 0..self.shape.parts {
             let values = &mut loads.values[self.loads_range(block, part)];
             match &self.values {
@@ -99,7 +99,6 @@ impl Demand {
                 Values::Wide(demand) => add(values, &demand[self.range(Some(unit), part)]),
             }
         }
-        self.repad(loads, block, pad_tokens);
     }
 
     /// X of both blocks in one part after an exchange; nothing changes.
@@ -213,7 +212,8 @@ impl Demand {
                 }
             }
             loads.costs[block * self.shape.parts + part] =
-                block_cost(self.shape.ranks, values, &self.weights) + self.pads.spread_cost(tokens, self.shape);
+                block_cost(self.shape.ranks, values, &self.weights)
+                    + self.pads.spread_cost(tokens, self.shape);
         }
         loads.pad_tokens[block] = pad_tokens;
     }

@@ -29,7 +29,9 @@ impl Demand {
                                 let experts = u64::from(experts[chunk][lane]);
                                 (before * experts, tokens * experts)
                             }
-                            Pads::None | Pads::Spread { .. } => (0, self.pads.spread_rows(tokens, self.shape)),
+                            Pads::None | Pads::Spread { .. } => {
+                                (0, self.pads.spread_rows(tokens, self.shape))
+                            }
                         };
                         load - before + after + rows(comes) - rows(leaves)
                     })

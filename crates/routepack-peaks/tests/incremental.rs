@@ -37,7 +37,17 @@ struct Case {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    (any::<u64>(), 1..20usize, 0..36usize, 1..4usize, 1..3usize, 1..4usize, 0..3usize, any::<bool>(), any::<bool>())
+    (
+        any::<u64>(),
+        1..20usize,
+        0..36usize,
+        1..4usize,
+        1..3usize,
+        1..4usize,
+        0..3usize,
+        any::<bool>(),
+        any::<bool>(),
+    )
         .prop_map(|(seed, samples, layers, parts, dp, ep, pads, wide, grouped)| Case {
             seed,
             samples,
@@ -95,8 +105,11 @@ fn build(case: &Case) -> (Instance, Placement) {
             ..Parallelism::new(case.dp as u32, case.ep as u32)
         };
     } else if case.dp % case.ep != 0 {
-        setting.topology =
-            Parallelism { tp: case.ep as u32, etp: Some(1), ..Parallelism::new(case.dp as u32, case.ep as u32) };
+        setting.topology = Parallelism {
+            tp: case.ep as u32,
+            etp: Some(1),
+            ..Parallelism::new(case.dp as u32, case.ep as u32)
+        };
     }
     setting.routing.top_k = top_k;
     setting.routing.pad_routes = match case.pads {
@@ -107,7 +120,9 @@ fn build(case: &Case) -> (Instance, Placement) {
     setting.packing.sample_multiple = 3;
     setting.packing.cell_multiple = 5;
     setting.cost.gamma = Some(Gamma::PerLayer(
-        (0..case.layers).map(|layer| format!("{}.{}", layer % 3, layer % 7).parse().expect("decimal")).collect(),
+        (0..case.layers)
+            .map(|layer| format!("{}.{}", layer % 3, layer % 7).parse().expect("decimal"))
+            .collect(),
     ));
     let instance = Instance::single(batch, &setting).expect("valid");
     let slots = (0..case.layers)
@@ -175,7 +190,11 @@ fn assert_as_from_scratch(
     let parts = demand.num_parts();
     for shard in 0..grid.rows * instance.topology().num_shards() {
         let (block, part) = (shard / parts, shard % parts);
-        assert_eq!(demand.cost(loads, block, part), evaluation.expert[shard], "X of block {block} part {part}");
+        assert_eq!(
+            demand.cost(loads, block, part),
+            evaluation.expert[shard],
+            "X of block {block} part {part}"
+        );
         for layer in 0..demand.num_layers() {
             for rank in 0..demand.num_ranks() {
                 let at = (shard * demand.num_layers() + layer) * demand.num_ranks() + rank;
@@ -205,7 +224,8 @@ proptest! {
         for unit in 0..instance.num_units() {
             grid.cell_of.push(dice.below(cells));
             let block = grid.block_of(grid.cell_of[unit]);
-            demand.insert(&mut loads, block, unit, grid.pad_tokens(block));
+            demand.add(&mut loads, block, unit);
+            demand.repad(&mut loads, block, grid.pad_tokens(block));
         }
         // Blocks that never saw a unit are empty and cost nothing.
         assert_as_from_scratch(&instance, &placement, &demand, &loads, &grid);
@@ -276,7 +296,10 @@ fn the_generator_reaches_the_hard_cases() {
         grouped += usize::from(instance.num_units() < instance.num_samples());
         none += usize::from(demand.num_layers() == 0);
     }
-    assert!(wide > 40 && parts > 60 && chunks > 8 && grouped > 40 && none > 1, "{wide} {parts} {chunks} {grouped} {none}");
+    assert!(
+        wide > 40 && parts > 60 && chunks > 8 && grouped > 40 && none > 1,
+        "{wide} {parts} {chunks} {grouped} {none}"
+    );
 }
 
 #[test]
@@ -297,7 +320,15 @@ fn loads_that_leave_32_bits_are_refused() {
 #[test]
 fn another_models_placement_is_refused() {
     let (instance, _) = build(&Case {
-        seed: 1, samples: 3, layers: 2, parts: 1, dp: 2, ep: 2, pads: 0, wide: false, grouped: false,
+        seed: 1,
+        samples: 3,
+        layers: 2,
+        parts: 1,
+        dp: 2,
+        ep: 2,
+        pads: 0,
+        wide: false,
+        grouped: false,
     });
     for placement in [
         Placement::identity(3, 8, 2).expect("valid"),

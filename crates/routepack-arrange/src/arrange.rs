@@ -1,0 +1,262 @@
+//! The layout search on one screen.
+//!
+//! Problem: given the placement and a feasible layout, find a layout of least score (DESIGN §1.3).
+//! Method: seeds ([`crate::window_shuffle`], [`crate::randomized_best_fit`], [`crate::edp_aware_pair`],
+//! [`crate::perturb`], and the layout given), a choice of good and different ones ([`crate::select`]), population
+//! annealing ([`crate::system`]), exact balancing of cells within their blocks ([`crate::balance`]) and a final descent
+//! ([`crate::descend`]); in rounds, each longer than the one before. The best layout met, by exact score, wins; it is
+//! never worse than the one given.
+//! Reference: arXiv 2608.12146 for seeds, sketch and population annealing; DESIGN §1.4.
+
+use rayon::prelude::*;
+use routepack_anneal::{Ladder, Options, Outcome, Stream, TemperatureReport, anneal};
+use routepack_problem::{Instance, Layout, Placement, Score, check_layout};
+
+use crate::ArrangeError;
+use crate::balance::BlockCells;
+use crate::canonical::canonical;
+use crate::descend::{Descended, descend};
+use crate::grid::Grid;
+use crate::neighbours::Neighbours;
+use crate::options::ArrangeOptions;
+use crate::seeds::plant_seeds;
+use crate::spread_bins::layout_of;
+use crate::system::{LayoutState, LayoutSystem};
+use crate::units::Units;
+
+/// The best layout found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arranged {
+    /// The layout, feasible: the one given, or a better one in canonical form.
+    pub layout: Layout,
+    /// Its exact score.
+    pub score: Score,
+    /// Whether the search ended by itself; false if it was stopped.
+    pub finished: bool,
+    /// Whether no swap and no relocation improves the layout; unknown if false.
+    pub local_optimum: bool,
+    /// One report a temperature, of all rounds one after the other.
+    pub trace: Vec<TemperatureReport>,
+}
+
+/// What the search is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Constructing starting layouts.
+    Seeds,
+    /// Annealing.
+    Anneal,
+    /// Balancing the cells of blocks.
+    Balance,
+    /// Descending.
+    Descend,
+}
+
+/// Progress, told after every temperature and every stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArrangeProgress {
+    /// Round, from 0.
+    pub round: u32,
+    /// The stage that made this progress.
+    pub stage: Stage,
+    /// Score of the best layout archived so far.
+    pub score: Score,
+    /// The temperature that was finished, while annealing.
+    pub report: Option<TemperatureReport>,
+}
+
+/// Searches for a layout of least score, from a feasible one, for the number of rows that one has.
+///
+/// The result depends on the arguments alone, not on threads, unless `stop` ended the search; it runs in the current
+/// rayon pool. `stop` is looked at every few milliseconds. [`ArrangeOptions`] says how long the search is.
+///
+/// # Errors
+/// An option out of range, a layout that is not feasible, another model's placement, or loads beyond 32 bits.
+pub fn arrange(
+    instance: &Instance,
+    placement: &Placement,
+    first: &Layout,
+    options: &ArrangeOptions,
+    seed: u64,
+    stop: &(dyn Fn() -> bool + Sync),
+    observe: &mut (dyn FnMut(&ArrangeProgress) + Send),
+) -> Result<Arranged, ArrangeError> {
+    options.validate()?;
+    check_layout(instance, first)?;
+    let units = Units::new(instance, placement, first.num_rows())?;
+    let mut search = Search::new(&units, options, units.cells_of_units(instance, first), stop, observe);
+    let stream = Stream::new(seed);
+    if let Some(neighbours) = search.prepare() {
+        let starts = plant_seeds(&units, &search.best, options, &stream.child(0), stop);
+        for round in 0..options.rounds {
+            search.anneal_round(round, &neighbours, &starts, &stream.child(1).child(u64::from(round)))?;
+            search.balance(&stream.child(2).child(u64::from(round)));
+        }
+        search.descend(&neighbours);
+    }
+    Ok(search.conclude(instance, first))
+}
+
+/// The archive, and what every stage needs.
+struct Search<'a> {
+    units: &'a Units,
+    options: &'a ArrangeOptions,
+    stop: &'a (dyn Fn() -> bool + Sync),
+    observe: &'a mut (dyn FnMut(&ArrangeProgress) + Send),
+    round: u32,
+    given: Score,
+    best: Vec<u32>,
+    score: Score,
+    local_optimum: bool,
+    stopped: bool,
+    trace: Vec<TemperatureReport>,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        units: &'a Units,
+        options: &'a ArrangeOptions,
+        first: Vec<u32>,
+        stop: &'a (dyn Fn() -> bool + Sync),
+        observe: &'a mut (dyn FnMut(&ArrangeProgress) + Send),
+    ) -> Self {
+        let score = Grid::new(units, first.clone()).score(units);
+        Self {
+            units,
+            options,
+            stop,
+            observe,
+            round: 0,
+            given: score,
+            best: first,
+            score,
+            local_optimum: false,
+            stopped: false,
+            trace: Vec::new(),
+        }
+    }
+
+    /// What the search needs beside the units; `None` if there is nothing to search, or it was stopped.
+    fn prepare(&mut self) -> Option<Neighbours> {
+        if self.units.num_cells() == 1 {
+            self.local_optimum = true;
+            return None;
+        }
+        let neighbours = Neighbours::new(self.units, self.options.neighbours as usize, self.stop);
+        self.stopped |= neighbours.is_none();
+        neighbours
+    }
+
+    fn anneal_round(
+        &mut self,
+        round: u32,
+        neighbours: &Neighbours,
+        seeds: &[Vec<u32>],
+        stream: &Stream,
+    ) -> Result<(), ArrangeError> {
+        self.round = round;
+        let starts: Vec<LayoutState> = std::iter::once(&self.best)
+            .chain(seeds.iter().filter(|&seed| *seed != self.best))
+            .map(|cell_of| LayoutState::new(self.units, cell_of.clone()))
+            .collect();
+        let options = self.options;
+        let row_cost = starts[0].grid.mean_row_cost(self.units);
+        let plan = self.units.plan_sweeps(options, round);
+        let system = LayoutSystem {
+            units: self.units,
+            neighbours,
+            reference: row_cost * self.units.rows as f64,
+            stiffness: 0.5 / (options.shard_tolerance * row_cost),
+            proposals: plan.proposals,
+        };
+        let annealing = Options {
+            population: options.population,
+            temperatures: options.temperatures,
+            sweeps: plan.sweeps,
+            ladder: Ladder::Geometric {
+                hottest: options.hottest * row_cost,
+                coldest: options.coldest * row_cost,
+            },
+            ..Options::default()
+        };
+        let mut score = self.score;
+        let (observe, trace) = (&mut self.observe, &mut self.trace);
+        let mut tell = |report: &TemperatureReport| {
+            trace.push(report.clone());
+            observe(&ArrangeProgress { round, stage: Stage::Anneal, score, report: Some(report.clone()) });
+        };
+        let annealed = anneal(&system, starts, &annealing, stream, self.stop, &mut tell)?;
+        self.stopped |= annealed.outcome == Outcome::Stopped;
+        score = annealed.score;
+        if score < self.score {
+            self.score = score;
+            self.best = annealed.best;
+        }
+        Ok(())
+    }
+
+    /// Balances the cells of every block of the best layout.
+    fn balance(&mut self, stream: &Stream) {
+        let (units, stop) = (self.units, self.stop);
+        let grid = Grid::new(units, self.best.clone());
+        let mut members = vec![Vec::new(); units.num_blocks()];
+        for (unit, &cell) in self.best.iter().enumerate() {
+            members[units.block_of[cell as usize] as usize].push(unit as u32);
+        }
+        let balanced: Vec<Vec<(u32, u32)>> = members
+            .par_iter()
+            .enumerate()
+            .map(|(block, members)| {
+                let mut cells = BlockCells::new(units, &grid, block, members);
+                cells.balance(&mut stream.child(block as u64), stop);
+                cells.placed(block).collect()
+            })
+            .collect();
+        let mut cell_of = self.best.clone();
+        for (unit, cell) in balanced.into_iter().flatten() {
+            cell_of[unit as usize] = cell;
+        }
+        self.offer(Grid::new(units, cell_of));
+        self.stopped |= stop();
+        self.tell(Stage::Balance);
+    }
+
+    fn descend(&mut self, neighbours: &Neighbours) {
+        let mut grid = Grid::new(self.units, self.best.clone());
+        let evaluations = u64::from(self.options.descent_per_unit) * self.units.num_units() as u64;
+        let end = descend(self.units, neighbours, &mut grid, evaluations, self.stop);
+        self.stopped |= end == Descended::Stopped;
+        self.local_optimum = end == Descended::LocalOptimum;
+        self.offer(grid);
+        self.tell(Stage::Descend);
+    }
+
+    /// Archives a layout if it is better.
+    fn offer(&mut self, grid: Grid) {
+        let score = grid.score(self.units);
+        if score < self.score {
+            self.score = score;
+            self.best = grid.cell_of;
+        }
+    }
+
+    fn tell(&mut self, stage: Stage) {
+        (self.observe)(&ArrangeProgress { round: self.round, stage, score: self.score, report: None });
+    }
+
+    fn conclude(self, instance: &Instance, first: &Layout) -> Arranged {
+        let layout = if self.score < self.given {
+            let grid = Grid::new(self.units, self.best);
+            layout_of(instance, self.units, &canonical(self.units, &grid))
+        } else {
+            first.clone()
+        };
+        Arranged {
+            layout,
+            score: self.score,
+            finished: !self.stopped,
+            local_optimum: self.local_optimum,
+            trace: self.trace,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What can be wrong with the input of the layout search.
+
+use routepack_anneal::AnnealError;
+use routepack_peaks::PeaksError;
+use routepack_problem::LayoutError;
+use thiserror::Error;
+
+/// Bad input. Running out of budget is no error.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ArrangeError {
+    /// Some cell would stay empty.
+    #[error(
+        "{units} units (samples or atomic groups) cannot fill {rows} rows × {slots} DP slots: every cell needs one"
+    )]
+    TooFewUnits {
+        /// Units of the window.
+        units: usize,
+        /// Rows wanted.
+        rows: usize,
+        /// DP slots.
+        slots: usize,
+    },
+    /// The bins do not make a layout of that many rows.
+    #[error("{bins} bins do not fit {rows} rows × {slots} DP slots = {cells} cells")]
+    TooManyBins {
+        /// Bins given.
+        bins: usize,
+        /// Rows wanted.
+        rows: usize,
+        /// DP slots.
+        slots: usize,
+        /// Their product.
+        cells: usize,
+    },
+    /// A bin names a unit that does not exist.
+    #[error("a bin holds unit {unit}, the instance has {units} units")]
+    NoSuchUnit {
+        /// The unit named.
+        unit: u32,
+        /// Units of the instance.
+        units: usize,
+    },
+    /// A unit occurs in no bin, or in several.
+    #[error("unit {unit} occurs {times} times in the bins, expected once")]
+    Coverage {
+        /// Unit, as numbered in the instance.
+        unit: usize,
+        /// Number of occurrences.
+        times: usize,
+    },
+    /// The layout to start from is not one of this instance.
+    #[error("layout to start from: {0}")]
+    Layout(#[from] LayoutError),
+    /// Demands leave the range of the kernels, or the placement is another model's.
+    #[error(transparent)]
+    Peaks(#[from] PeaksError),
+    /// An option has a value it can't have.
+    #[error("option {option} is {value}: {rule}")]
+    Option {
+        /// Its name, as in TOML.
+        option: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// The annealer refused its options.
+    #[error(transparent)]
+    Anneal(#[from] AnnealError),
+}

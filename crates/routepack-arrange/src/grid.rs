@@ -1,0 +1,454 @@
+//! The state of the search: which unit is in which cell, and every charged sum, kept up to date move by move.
+//!
+//! Symbols as in DESIGN §1.3: φ attention charges, A = `Σ_s max_d Σ φ[s]` of a block, W loads and X expert cost, J = A + X
+//! of a row-shard, `U_g = Σ_r J`. A *block* is one row and slot group; its parts are row-shards.
+//! Complexity of a trial: O(kinds) for attention, as each block remembers its three largest cells per kind, and one
+//! kernel call of O(L·P) per part if two blocks are involved; of making a move: O(kinds·|`D_g`| + parts·L·P).
+
+use routepack_peaks::{Exchange, Loads};
+use routepack_problem::Score;
+
+use crate::units::Units;
+
+/// The k largest cells of a block by φ of one kind: values and cells, descending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Leaders {
+    costs: [u64; 3],
+    cells: [u32; 3],
+}
+
+impl Leaders {
+    const NONE: Self = Self { costs: [0; 3], cells: [u32::MAX; 3] };
+
+    fn of(costs: impl Iterator<Item = (u32, u64)>) -> Self {
+        let mut leaders = Self::NONE;
+        for (cell, cost) in costs {
+            let (mut cost, mut cell) = (cost, cell);
+            for place in 0..3 {
+                if leaders.cells[place] == u32::MAX || cost > leaders.costs[place] {
+                    std::mem::swap(&mut leaders.costs[place], &mut cost);
+                    std::mem::swap(&mut leaders.cells[place], &mut cell);
+                }
+            }
+        }
+        leaders
+    }
+
+    /// The largest φ of a cell other than these two; 0 if there is none.
+    #[inline]
+    fn without(&self, first: usize, second: usize) -> u64 {
+        for place in 0..3 {
+            let cell = self.cells[place] as usize;
+            if cell != first && cell != second {
+                return self.costs[place];
+            }
+        }
+        0
+    }
+}
+
+/// A move: units change cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// A unit goes to another cell.
+    Relocate {
+        /// The unit.
+        unit: usize,
+        /// Where it goes.
+        cell: usize,
+    },
+    /// Two units of different cells change places.
+    Swap {
+        /// One unit.
+        first: usize,
+        /// The other.
+        second: usize,
+    },
+}
+
+/// What a feasible move would do: filled by [`Grid::try_move`], made by [`Grid::make`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trial {
+    leaves: usize,
+    comes: Option<usize>,
+    cells: [usize; 2],
+    blocks: [usize; 2],
+    /// A of both blocks afterwards; the same block twice if only one is involved.
+    pub(crate) attention: [u64; 2],
+    /// X of both blocks afterwards, per part.
+    pub(crate) expert: Vec<[u64; 2]>,
+    pad_tokens: [u64; 2],
+}
+
+/// A feasible assignment of units to cells with its sums.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Grid {
+    pub(crate) cell_of: Vec<u32>,
+    /// Padded tokens, samples and units of every cell.
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) samples: Vec<u32>,
+    pub(crate) num_units: Vec<u32>,
+    /// φ of every cell, `[cells, kinds]`.
+    attention: Vec<u64>,
+    /// `[blocks, kinds]`.
+    leaders: Vec<Leaders>,
+    /// A of every block.
+    pub(crate) block_attention: Vec<u64>,
+    pub(crate) loads: Loads,
+    /// Σ of the floors of every block's units in the first part, see [`routepack_peaks::Demand::floor`].
+    floor: Vec<u64>,
+    /// U of every shard.
+    pub(crate) shard_cost: Vec<u64>,
+}
+
+impl Clone for Grid {
+    fn clone(&self) -> Self {
+        Self {
+            cell_of: self.cell_of.clone(),
+            tokens: self.tokens.clone(),
+            samples: self.samples.clone(),
+            num_units: self.num_units.clone(),
+            attention: self.attention.clone(),
+            leaders: self.leaders.clone(),
+            block_attention: self.block_attention.clone(),
+            loads: self.loads.clone(),
+            floor: self.floor.clone(),
+            shard_cost: self.shard_cost.clone(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.cell_of.clone_from(&source.cell_of);
+        self.tokens.clone_from(&source.tokens);
+        self.samples.clone_from(&source.samples);
+        self.num_units.clone_from(&source.num_units);
+        self.attention.clone_from(&source.attention);
+        self.leaders.clone_from(&source.leaders);
+        self.block_attention.clone_from(&source.block_attention);
+        self.loads.clone_from(&source.loads);
+        self.floor.clone_from(&source.floor);
+        self.shard_cost.clone_from(&source.shard_cost);
+    }
+}
+
+impl Grid {
+    /// The grid with unit u in cell `cell_of[u]`: a feasible assignment.
+    pub(crate) fn new(units: &Units, cell_of: Vec<u32>) -> Self {
+        let (cells, kinds, blocks) = (units.num_cells(), units.kinds, units.num_blocks());
+        let mut grid = Self {
+            tokens: vec![0; cells],
+            samples: vec![0; cells],
+            num_units: vec![0; cells],
+            attention: vec![0; cells * kinds],
+            leaders: vec![Leaders::NONE; blocks * kinds],
+            block_attention: vec![0; blocks],
+            loads: units.demand.empty_loads(blocks),
+            floor: vec![0; blocks],
+            shard_cost: vec![0; units.groups * units.parts()],
+            cell_of,
+        };
+        let mut pads = vec![0u64; blocks];
+        for unit in 0..units.num_units() {
+            let cell = grid.cell_of[unit] as usize;
+            grid.tokens[cell] += units.tokens[unit];
+            grid.samples[cell] += units.samples[unit];
+            grid.num_units[cell] += 1;
+            for (sum, &cost) in grid.attention[cell * kinds..].iter_mut().zip(units.attention(unit)) {
+                *sum += cost;
+            }
+            let block = units.block_of[cell] as usize;
+            pads[block] += u64::from(units.pads[unit]);
+            units.demand.add(&mut grid.loads, block, unit);
+            grid.floor[block] += units.demand.floor(unit, 0);
+        }
+        for block in 0..blocks {
+            let cell_pads = units.cells_of(block).map(|cell| units.cell_padding(grid.tokens[cell]));
+            units.demand.repad(&mut grid.loads, block, pads[block] + cell_pads.sum::<u64>());
+            grid.block_attention[block] = grid.lead(units, block);
+            for part in 0..units.parts() {
+                grid.shard_cost[block % units.groups * units.parts() + part] +=
+                    grid.row_cost(units, block, part);
+            }
+        }
+        grid
+    }
+
+    /// J of a block and part.
+    #[inline]
+    pub(crate) fn row_cost(&self, units: &Units, block: usize, part: usize) -> u64 {
+        self.block_attention[block] + units.demand.cost(&self.loads, block, part)
+    }
+
+    /// The exact score.
+    pub(crate) fn score(&self, units: &Units) -> Score {
+        let rows = (0..units.num_blocks())
+            .flat_map(|block| (0..units.parts()).map(move |part| self.row_cost(units, block, part)));
+        Score {
+            worst_shard: self.shard_cost.iter().copied().max().unwrap_or(0),
+            total: self.shard_cost.iter().sum(),
+            worst_row: rows.max().unwrap_or(0),
+        }
+    }
+
+    /// Mean J of a row-shard.
+    pub(crate) fn mean_row_cost(&self, units: &Units) -> f64 {
+        self.shard_cost.iter().sum::<u64>() as f64 / (units.rows * self.shard_cost.len()) as f64
+    }
+
+    /// Σ and max over the cells of a block of φ, by kind.
+    pub(crate) fn attention_of_kinds(&self, units: &Units, block: usize) -> Vec<(u64, u64)> {
+        (0..units.kinds)
+            .map(|kind| {
+                let costs = units.cells_of(block).map(|cell| self.attention[cell * units.kinds + kind]);
+                (costs.sum(), self.leaders[block * units.kinds + kind].costs[0])
+            })
+            .collect()
+    }
+
+    /// Evaluates a move without making it; false if it is infeasible or moves nothing.
+    #[inline]
+    pub(crate) fn try_move(&self, units: &Units, candidate: Move, trial: &mut Trial) -> bool {
+        let feasible = self.try_attention(units, candidate, trial);
+        if feasible {
+            self.try_experts(units, trial);
+        }
+        feasible
+    }
+
+    /// The cheap first half of [`Grid::try_move`]: feasibility and attention.
+    #[inline]
+    pub(crate) fn try_attention(&self, units: &Units, candidate: Move, trial: &mut Trial) -> bool {
+        let (i, a, j, b) = match candidate {
+            Move::Relocate { unit, cell } => (unit, self.cell_of[unit] as usize, None, cell),
+            Move::Swap { first, second } => {
+                (first, self.cell_of[first] as usize, Some(second), self.cell_of[second] as usize)
+            }
+        };
+        if a == b || !self.fits(units, i, a, j, b) {
+            return false;
+        }
+        trial.leaves = i;
+        trial.comes = j;
+        trial.cells = [a, b];
+        trial.blocks = [units.block_of[a] as usize, units.block_of[b] as usize];
+        trial.attention = self.attention_after(units, trial);
+        true
+    }
+
+    /// Whether both cells stay within their limits when i leaves a for b and j comes back.
+    #[inline]
+    fn fits(&self, units: &Units, i: usize, a: usize, j: Option<usize>, b: usize) -> bool {
+        let (out, back) = (units.tokens[i], j.map_or(0, |j| units.tokens[j]));
+        let (samples_out, samples_back) = (units.samples[i], j.map_or(0, |j| units.samples[j]));
+        (j.is_some() || self.num_units[a] > 1)
+            && self.tokens[a] - out + back <= units.capacity
+            && self.tokens[b] - back + out <= units.capacity
+            && self.samples[a] - samples_out + samples_back <= units.max_samples
+            && self.samples[b] - samples_back + samples_out <= units.max_samples
+    }
+
+    /// A of both blocks after the trial.
+    #[inline]
+    fn attention_after(&self, units: &Units, trial: &Trial) -> [u64; 2] {
+        let Trial { leaves, comes, cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
+        let mut sums = [0u64; 2];
+        for kind in 0..units.kinds {
+            let out = units.attention(leaves)[kind];
+            let back = comes.map_or(0, |unit| units.attention(unit)[kind]);
+            let at_a = self.attention[a * units.kinds + kind] - out + back;
+            let at_b = self.attention[b * units.kinds + kind] - back + out;
+            if block_a == block_b {
+                sums[0] += self.leaders[block_a * units.kinds + kind].without(a, b).max(at_a).max(at_b);
+            } else {
+                sums[0] += self.leaders[block_a * units.kinds + kind].without(a, a).max(at_a);
+                sums[1] += self.leaders[block_b * units.kinds + kind].without(b, b).max(at_b);
+            }
+        }
+        if block_a == block_b {
+            sums[1] = sums[0];
+        }
+        sums
+    }
+
+    /// The second half of [`Grid::try_move`]: X of both blocks.
+    #[inline]
+    pub(crate) fn try_experts(&self, units: &Units, trial: &mut Trial) {
+        let Trial { leaves, comes, blocks, .. } = *trial;
+        let parts = units.parts();
+        trial.expert.resize(parts, [0; 2]);
+        if units.demand.charges_padding() {
+            trial.pad_tokens = self.pad_tokens_after(units, trial);
+        }
+        if blocks[0] == blocks[1] {
+            for part in 0..parts {
+                let cost = units.demand.repadded_cost(&self.loads, blocks[0], part, trial.pad_tokens[0]);
+                trial.expert[part] = [cost; 2];
+            }
+        } else {
+            let exchange = Exchange {
+                from: blocks[0],
+                to: blocks[1],
+                leaves: Some(leaves),
+                comes,
+                pad_tokens: trial.pad_tokens,
+            };
+            for part in 0..parts {
+                trial.expert[part] = units.demand.exchange_costs(&self.loads, part, &exchange);
+            }
+        }
+    }
+
+    /// Padding tokens of both blocks after the trial.
+    fn pad_tokens_after(&self, units: &Units, trial: &Trial) -> [u64; 2] {
+        let Trial { leaves, comes, cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
+        let (out, back) = (units.tokens[leaves], comes.map_or(0, |unit| units.tokens[unit]));
+        let after = |block: usize, cell: usize, gained: u32, lost: u32| {
+            self.loads.pad_tokens(block) + units.cell_padding(self.tokens[cell] - lost + gained)
+                - units.cell_padding(self.tokens[cell])
+        };
+        let (at_a, at_b) = (after(block_a, a, back, out), after(block_b, b, out, back));
+        if block_a == block_b {
+            return [at_a + at_b - self.loads.pad_tokens(block_a); 2];
+        }
+        let (out, back) =
+            (u64::from(units.pads[leaves]), comes.map_or(0, |unit| u64::from(units.pads[unit])));
+        [at_a + back - out, at_b + out - back]
+    }
+
+    /// The score after a move that was tried, if it can be below `score`, the present one.
+    pub(crate) fn score_after(&self, units: &Units, trial: &Trial, score: Score) -> Option<Score> {
+        let [block_a, block_b] = trial.blocks;
+        let parts = units.parts();
+        let (mut worst_shard, mut total) = (0, 0);
+        for (shard, &cost) in self.shard_cost.iter().enumerate() {
+            let (group, part) = (shard / parts, shard % parts);
+            let changes = trial.changes(units, self, part);
+            let mut cost = cost;
+            for (block, change) in [block_a, block_b].into_iter().zip(changes) {
+                if block % units.groups == group {
+                    cost = cost.wrapping_add(change as u64);
+                }
+            }
+            worst_shard = worst_shard.max(cost);
+            total += cost;
+        }
+        if (worst_shard, total) > (score.worst_shard, score.total) {
+            return None;
+        }
+        let after = |block: usize, part: usize| {
+            let side = trial.blocks.iter().position(|&changed| changed == block);
+            side.map_or_else(
+                || self.row_cost(units, block, part),
+                |side| trial.attention[side] + trial.expert[part][side],
+            )
+        };
+        let rows = (0..units.num_blocks()).flat_map(|block| (0..parts).map(move |part| (block, part)));
+        let worst_row = rows.map(|(block, part)| after(block, part)).max().unwrap_or(0);
+        Some(Score { worst_shard, total, worst_row })
+    }
+
+    /// What X of a block exceeds its perfectly balanced demand by, in the only part.
+    pub(crate) fn excess(&self, units: &Units, block: usize) -> u64 {
+        units.demand.cost(&self.loads, block, 0) - self.floor[block] / units.demand.num_ranks() as u64
+    }
+
+    /// Makes a move that was just tried.
+    pub(crate) fn make(&mut self, units: &Units, trial: &Trial) {
+        let Trial { leaves, comes, cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
+        let parts = units.parts();
+        for (side, block) in trial.blocks.into_iter().enumerate() {
+            if side == 1 && block_a == block_b {
+                break;
+            }
+            for part in 0..parts {
+                let shard = block % units.groups * parts + part;
+                let after = trial.attention[side] + trial.expert[part][side];
+                self.shard_cost[shard] = self.shard_cost[shard] - self.row_cost(units, block, part) + after;
+            }
+        }
+        self.shift_unit(units, leaves, a, b);
+        if let Some(unit) = comes {
+            self.shift_unit(units, unit, b, a);
+        }
+        if block_a == block_b {
+            if units.demand.charges_padding() {
+                units.demand.repad(&mut self.loads, block_a, trial.pad_tokens[0]);
+            }
+        } else {
+            let exchange = Exchange {
+                from: block_a,
+                to: block_b,
+                leaves: Some(leaves),
+                comes,
+                pad_tokens: trial.pad_tokens,
+            };
+            units.demand.exchange(&mut self.loads, &exchange);
+            self.block_attention[block_b] = self.lead(units, block_b);
+        }
+        self.block_attention[block_a] = self.lead(units, block_a);
+        debug_assert_eq!(self.block_attention[block_a], trial.attention[0]);
+    }
+
+    fn shift_unit(&mut self, units: &Units, unit: usize, from: usize, to: usize) {
+        self.cell_of[unit] = to as u32;
+        let floor = units.demand.floor(unit, 0);
+        self.floor[units.block_of[from] as usize] -= floor;
+        self.floor[units.block_of[to] as usize] += floor;
+        self.tokens[from] -= units.tokens[unit];
+        self.tokens[to] += units.tokens[unit];
+        self.samples[from] -= units.samples[unit];
+        self.samples[to] += units.samples[unit];
+        self.num_units[from] -= 1;
+        self.num_units[to] += 1;
+        for (kind, &cost) in units.attention(unit).iter().enumerate() {
+            self.attention[from * units.kinds + kind] -= cost;
+            self.attention[to * units.kinds + kind] += cost;
+        }
+    }
+
+    /// Finds the largest cells of a block again; returns its A.
+    fn lead(&mut self, units: &Units, block: usize) -> u64 {
+        let kinds = units.kinds;
+        (0..kinds)
+            .map(|kind| {
+                let costs =
+                    units.cells_of(block).map(|cell| (cell as u32, self.attention[cell * kinds + kind]));
+                let leaders = Leaders::of(costs);
+                self.leaders[block * kinds + kind] = leaders;
+                leaders.costs[0]
+            })
+            .sum()
+    }
+}
+
+impl Trial {
+    /// Change of A over both blocks.
+    #[inline]
+    pub(crate) fn attention_change(&self, grid: &Grid) -> i64 {
+        let [a, b] = self.blocks;
+        let change = self.attention[0].wrapping_sub(grid.block_attention[a]) as i64;
+        if a == b { change } else { change + self.attention[1].wrapping_sub(grid.block_attention[b]) as i64 }
+    }
+
+    /// Changes of J of both blocks in a part, if they are two; of the one block and 0, else.
+    #[inline]
+    pub(crate) fn changes(&self, units: &Units, grid: &Grid, part: usize) -> [i64; 2] {
+        let change = |side: usize| {
+            let after = self.attention[side] + self.expert[part][side];
+            after.wrapping_sub(grid.row_cost(units, self.blocks[side], part)) as i64
+        };
+        if self.blocks[0] == self.blocks[1] { [change(0), 0] } else { [change(0), change(1)] }
+    }
+
+    pub(crate) fn blocks(&self) -> [usize; 2] {
+        self.blocks
+    }
+
+    pub(crate) fn leaves(&self) -> usize {
+        self.leaves
+    }
+
+    pub(crate) fn comes(&self) -> Option<usize> {
+        self.comes
+    }
+}
