@@ -108,7 +108,7 @@ case :\$PATH: in *:'$home/cmake/bin':*) ;; *) export PATH='$home/cmake/bin':\$PA
 ENV
     fi
     if has_libclang; then say "libclang: of this machine"; else install_libclang; fi
-    say "the next cargo build compiles HiGHS once: about 12 CPU-minutes"
+    say "the next cargo build compiles HiGHS once: 8 to 12 CPU-minutes"
 }
 
 by_hand() {
