@@ -193,9 +193,13 @@ fn arrange_step(
         let shares_left = (at.1 - at.0) * count + count - index;
         let stop = control.stop_within_share(reserve, shares_left);
         let rows = layout.num_rows();
+        let unit = (u64::from(job.packing.capacity) << instance.charges().scale_bits()) as f64;
+        let rungs = f64::from(job.arrange.temperatures);
         let mut observe = |progress: &ArrangeProgress| {
-            let message = format!("{rows} rows, {}", progress.message);
-            control.say(Stage::Arrange, at, (index as f64 + progress.fraction) / count as f64, message);
+            let message = format!("{rows} rows, joint score {:.4}", progress.score.worst_shard as f64 / unit);
+            let within = progress.report.as_ref().map_or(0.0, |report| f64::from(report.rung) / rungs);
+            let fraction = (f64::from(progress.round) + within) / f64::from(job.arrange.rounds);
+            control.say(Stage::Arrange, at, (index as f64 + fraction) / count as f64, message);
         };
         let arranged = arrange(&instance, placement, &layout, &job.arrange, job.seed, &stop, &mut observe)?;
         finished &= arranged.finished;
