@@ -1,10 +1,11 @@
 //! The `routepack` command: plans, certifies, verifies and reports from a shell.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
+#![allow(clippy::print_stderr, reason = "a command speaks")]
 
 mod commands;
 mod exit;
 mod interrupt;
+mod output;
 mod progress;
 mod table;
 

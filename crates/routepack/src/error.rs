@@ -1,5 +1,6 @@
 //! Why no plan was made.
 
+use routepack_problem::ProblemError;
 use thiserror::Error;
 
 /// Bad input, an infeasible job, or a broken invariant; running out of budget is no error.
@@ -37,4 +38,17 @@ pub enum PlanError {
     /// The finished plan does not verify: a defect of this program.
     #[error("the plan does not verify, please report this: {0}")]
     Verify(#[from] routepack_verify::VerifyError),
+}
+
+impl PlanError {
+    /// Whether the job is at fault rather than the window.
+    pub fn concerns_job(&self) -> bool {
+        match self {
+            Self::Problem(error) => {
+                matches!(error, ProblemError::Setting { .. } | ProblemError::Shards { .. })
+            }
+            Self::Place(_) | Self::Pack(_) | Self::Arrange(_) | Self::Rows { .. } => true,
+            Self::Backend(_) | Self::Verify(_) => false,
+        }
+    }
 }

@@ -24,13 +24,13 @@ pub struct Job {
     #[serde(default)]
     pub cost: CostModel,
     /// Options of the certified row bound.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pack: PackOptions,
     /// Options of the expert placement.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub place: PlaceOptions,
     /// Options of the layout search.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub arrange: ArrangeOptions,
     /// Seed of every random stream.
     #[serde(default)]
@@ -38,6 +38,10 @@ pub struct Job {
     /// Stop with the best plan so far after this many milliseconds; only counts limit the search when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
+}
+
+fn is_default<T: Default + PartialEq>(options: &T) -> bool {
+    *options == T::default()
 }
 
 impl Job {

@@ -10,8 +10,9 @@ use routepack::generate::{
 use routepack::{Batch, Job};
 use serde_json::{Map, Value, json};
 
-use super::{print_json, read_lengths, write_window};
+use super::{read_lengths, write_window};
 use crate::exit::Failure;
+use crate::output::{print, print_json};
 
 /// Arguments of `routepack generate`.
 #[derive(Args)]
@@ -149,8 +150,7 @@ fn run_window(arguments: &WindowArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.job_output {
         formats::write_toml(path, &Job::new(generated.setting))?;
     }
-    say(&generated.batch, arguments.json, &arguments.output);
-    Ok(())
+    say(&generated.batch, arguments.json, &arguments.output)
 }
 
 fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
@@ -191,42 +191,42 @@ fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
     let trace = Trace::new(&values, layers, top_k, arguments.experts)?;
     let batch = trace.cut(&lengths, Cut { first_token: 0, unrouted_tokens: arguments.unrouted })?;
     write_window(&arguments.output, &batch)?;
-    say(&batch, arguments.json, &arguments.output);
-    Ok(())
+    say(&batch, arguments.json, &arguments.output)
 }
 
 fn run_bins(arguments: &BinsArguments) -> Result<(), Failure> {
     let recipe = BinsRecipe::named(&arguments.family)?.amended(&parse_changes(&arguments.changes)?)?;
     let made = bins(&recipe, arguments.seed)?;
-    let mut text = format!("{}\n{}\n", made.sizes.len(), made.capacity);
-    for size in &made.sizes {
-        text.push_str(&format!("{size}\n"));
-    }
+    let header = [made.sizes.len() as u64, made.capacity];
+    let lines = header.iter().chain(&made.sizes).map(u64::to_string);
+    let text = lines.collect::<Vec<_>>().join("\n") + "\n";
     formats::write_atomically(&arguments.output, text.as_bytes())?;
     let total: u128 = made.sizes.iter().map(|&size| u128::from(size)).sum();
-    if arguments.json {
+    if arguments.json && arguments.output.as_os_str() != "-" {
         print_json(&json!({
             "items": made.sizes.len(),
             "capacity": made.capacity,
             "volume_bound": total.div_ceil(u128::from(made.capacity)) as u64,
             "optimum": made.optimum,
-        }));
+        }))?;
     }
     Ok(())
 }
 
-fn say(batch: &Batch, json: bool, output: &std::path::Path) {
-    if json {
-        print_json(&describe(batch));
-    } else if output.as_os_str() != "-" {
-        let tokens: u64 = batch.lengths.iter().map(|&length| u64::from(length)).sum();
-        println!(
-            "{}: {} samples, {tokens} tokens, {} layers",
-            output.display(),
-            batch.num_samples(),
-            batch.num_layers()
-        );
+fn say(batch: &Batch, json: bool, output: &std::path::Path) -> Result<(), Failure> {
+    if output.as_os_str() == "-" {
+        return Ok(());
     }
+    if json {
+        return print_json(&describe(batch));
+    }
+    let tokens: u64 = batch.lengths.iter().map(|&length| u64::from(length)).sum();
+    print(&format!(
+        "{}: {} samples, {tokens} tokens, {} layers",
+        output.display(),
+        batch.num_samples(),
+        batch.num_layers()
+    ))
 }
 
 /// `a.b=1` and the like as tables within tables; a value that is no JSON is taken as text.

@@ -13,18 +13,12 @@ use std::sync::Arc;
 
 use routepack::Batch;
 use routepack::formats::{self, FormatError, Lengths, LengthsForm};
-use serde::Serialize;
 
 use crate::exit::Failure;
 
 /// Reads a window, `-` for JSON or npz on standard input.
 fn read_window(path: &Path) -> Result<Arc<Batch>, Failure> {
     Ok(Arc::new(formats::read_batch(path)?))
-}
-
-/// Prints one JSON document.
-fn print_json(value: &impl Serialize) {
-    print!("{}", formats::compact_json(value));
 }
 
 /// Whether a path is one by its ending.

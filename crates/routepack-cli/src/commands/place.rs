@@ -6,9 +6,10 @@ use routepack::formats;
 use routepack::place::{PlaceOptions, place};
 use serde::Serialize;
 
-use super::{in_pool, print_json, read_window};
+use super::{in_pool, read_window};
 use crate::exit::Failure;
 use crate::interrupt;
+use crate::output::{print, print_json};
 
 /// Arguments of `routepack place`.
 #[derive(clap::Args)]
@@ -100,15 +101,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let text = serde_json::to_string(&answer).expect("plain data") + "\n";
         formats::write_atomically(output, text.as_bytes())?;
     }
-    if arguments.json {
-        print_json(&answer);
-    } else if arguments.output.as_ref().is_none_or(|output| output.as_os_str() != "-") {
-        print_answer(&answer);
+    let to_stdout = arguments.output.as_ref().is_some_and(|output| output.as_os_str() == "-");
+    match (to_stdout, arguments.json) {
+        (true, _) => Ok(()),
+        (false, true) => print_json(&answer),
+        (false, false) => print(&layer_table(&answer)),
     }
-    Ok(())
 }
 
-fn print_answer(answer: &Answer) {
+fn layer_table(answer: &Answer) -> String {
     let rows: Vec<Vec<String>> = answer
         .layers
         .iter()
@@ -123,7 +124,7 @@ fn print_answer(answer: &Answer) {
             ]
         })
         .collect();
-    println!("{}", crate::table::render(&["layer", "identity", "peak", "bound", "gap"], &rows));
+    crate::table::render(&["layer", "identity", "peak", "bound", "gap"], &rows)
 }
 
 fn gap_percent(layer: &LayerAnswer) -> f64 {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use routepack::formats;
 use routepack::{Control, Job, Plan};
 
-use super::{ends_with, in_pool, print_json, read_window};
+use super::{ends_with, in_pool, read_window};
 use crate::exit::Failure;
 use crate::interrupt;
+use crate::output::{print, print_json};
 use crate::progress::Bar;
 
 /// Arguments of `routepack plan`.
@@ -56,8 +57,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let batch = read_window(&arguments.window)?;
     let bar = Bar::new(arguments.quiet);
     let mut control = control.observed_by(|progress| bar.show(progress));
-    let plan = in_pool(arguments.threads, || routepack::plan(&batch, &job, &mut control))?
-        .map_err(|error| Failure::input(arguments.window.display(), error))?;
+    let plan =
+        in_pool(arguments.threads, || routepack::plan(&batch, &job, &mut control))?.map_err(|error| {
+            let file = if error.concerns_job() { &arguments.job } else { &arguments.window };
+            Failure::input(file.display(), error)
+        })?;
     drop(control);
     drop(bar);
     if let Some(output) = &arguments.output {
@@ -69,14 +73,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let to_stdout = arguments.output.as_ref().is_some_and(|output| output.as_os_str() == "-");
     match (arguments.json, to_stdout) {
-        (_, true) => {}
+        (_, true) => Ok(()),
         (true, false) => print_json(&plan),
-        (false, false) => print_summary(&plan),
+        (false, false) => print(&summary(&plan).join("\n")),
     }
-    Ok(())
 }
 
-fn print_summary(plan: &Plan) {
+fn summary(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
     let unit = (u64::from(plan.setting.packing.capacity) << plan.scale_bits) as f64;
     for step in &plan.steps {
         let claim = if step.rows_proved {
@@ -84,19 +88,23 @@ fn print_summary(plan: &Plan) {
         } else {
             format!("at least {} rows, {} found", step.rows_bound, step.rows_found)
         };
-        println!("step {}: {} samples, {} rows ({claim})", step.step, step.totals.samples, step.rows);
-        println!(
+        lines.push(format!(
+            "step {}: {} samples, {} rows ({claim})",
+            step.step, step.totals.samples, step.rows
+        ));
+        lines.push(format!(
             "  joint score {:.4}; gap {:.3} % to the bound of this placement, {:.3} % to that of any placement",
             step.score.worst_shard as f64 / unit,
             100.0 * step.gap_to_placement,
             100.0 * step.gap_to_free,
-        );
+        ));
     }
     if !plan.dropped.is_empty() {
-        println!("{} samples left out: longer than a cell", plan.dropped.len());
+        lines.push(format!("{} samples left out: longer than a cell", plan.dropped.len()));
     }
     if !plan.finished {
-        println!("stopped early: the best plan so far");
+        lines.push("stopped early: the best plan so far".to_owned());
     }
-    println!("plan sha256 {}", plan.sha256);
+    lines.push(format!("plan sha256 {}", plan.sha256));
+    lines
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use routepack::{Arm, Report, formats};
 
-use super::{print_json, read_window};
+use super::read_window;
 use crate::exit::Failure;
+use crate::output::{print, print_json};
 use crate::table;
 
 /// Arguments of `routepack report`.
@@ -33,41 +34,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let batch = read_window(&arguments.window)?;
     let report = routepack::report(&plan, &batch)
         .map_err(|error| Failure::Refused(format!("{}: {error}", arguments.plan.display())))?;
-    if arguments.json {
-        print_json(&report);
-    } else {
-        print_report(&report);
-    }
-    Ok(())
+    if arguments.json { print_json(&report) } else { print(&in_words(&report)) }
 }
 
-fn print_report(report: &Report) {
+fn in_words(report: &Report) -> String {
     let proved = report.rows_proved.iter().all(|&proved| proved);
-    println!("plan {}", report.plan_sha256);
-    println!(
-        "rows per step {:?}, {}",
-        report.rows,
-        if proved { "fewest, proved" } else { "not proved to be fewest" }
-    );
+    let rows = if proved { "fewest, proved" } else { "not proved to be fewest" };
+    let mut lines =
+        vec![format!("plan {}", report.plan_sha256), format!("rows per step {:?}, {rows}", report.rows)];
     if report.estimate {
-        println!("expert figures are estimates: routes were divided evenly over parts of a slot");
+        lines
+            .push("expert figures are estimates: routes were divided evenly over parts of a slot".to_owned());
     }
-    println!();
-    let header: Vec<&str> =
-        std::iter::once("").chain(report.arms.iter().map(|arm| arm.name.as_str())).collect();
-    println!("{}", table::render(&header, &figure_rows(&report.arms)));
-    println!();
-    println!("routepack against, in percent:");
-    let ours = report.arms.last().expect("the plan is always an arm");
-    let others = &report.arms[..report.arms.len() - 1];
-    let header: Vec<&str> = std::iter::once("").chain(others.iter().map(|arm| arm.name.as_str())).collect();
-    println!("{}", table::render(&header, &difference_rows(ours, others)));
-    for arm in report.arms.iter().filter(|arm| arm.own_rows) {
-        println!("{} needs more rows than the plan", arm.name);
-    }
-    for (name, why) in &report.without {
-        println!("{name}: no layout ({why})");
-    }
+    let (ours, others) = report.arms.split_last().expect("the plan is always an arm");
+    lines.extend([
+        String::new(),
+        table::render(&header(&report.arms), &figure_rows(&report.arms)),
+        String::new(),
+        "routepack against, in percent:".to_owned(),
+        table::render(&header(others), &difference_rows(ours, others)),
+    ]);
+    let more = report.arms.iter().filter(|arm| arm.own_rows);
+    lines.extend(more.map(|arm| format!("{} needs more rows than the plan", arm.name)));
+    lines.extend(report.without.iter().map(|(name, why)| format!("{name}: no layout ({why})")));
+    lines.join("\n")
+}
+
+fn header(arms: &[Arm]) -> Vec<&str> {
+    std::iter::once("").chain(arms.iter().map(|arm| arm.name.as_str())).collect()
 }
 
 type Figure = (&'static str, fn(&Arm) -> String);

@@ -7,9 +7,10 @@ use routepack::certificate::Statement;
 use routepack::formats;
 use serde::Serialize;
 
-use super::{in_pool, print_json, read_lengths};
+use super::{in_pool, read_lengths};
 use crate::exit::Failure;
 use crate::interrupt;
+use crate::output::{print, print_json};
 use crate::progress::Bar;
 
 /// Arguments of `routepack rows`.
@@ -141,12 +142,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         finished: packed.finished,
     };
     let to_stdout = arguments.output.as_ref().is_some_and(|output| output.as_os_str() == "-");
-    match (arguments.json, to_stdout) {
-        (true, _) => print_json(&answer),
-        (false, true) => {}
-        (false, false) => print_answer(&answer),
+    match (to_stdout, arguments.json) {
+        (true, _) => Ok(()),
+        (false, true) => print_json(&answer),
+        (false, false) => print(&in_words(&answer)),
     }
-    Ok(())
 }
 
 fn statement(arguments: &Arguments, lengths: Vec<u64>, capacity: u64) -> Result<Statement, Failure> {
@@ -196,23 +196,21 @@ fn statement(arguments: &Arguments, lengths: Vec<u64>, capacity: u64) -> Result<
     })
 }
 
-fn print_answer(answer: &Answer) {
+fn in_words(answer: &Answer) -> String {
     let Answer { rows, rows_bound, cells, cells_bound, dp, proved_by, .. } = answer;
-    if answer.rows_proved {
-        println!("{rows} rows of {dp} cells are necessary and sufficient (R* = {rows})");
+    let rows_claim = if answer.rows_proved {
+        format!("{rows} rows of {dp} cells are necessary and sufficient (R* = {rows})")
     } else {
-        println!(
+        format!(
             "at least {rows_bound} rows of {dp} cells are necessary, {rows} are sufficient: gap {}",
             rows - rows_bound
-        );
-    }
-    if answer.cells_proved {
-        println!("{cells} cells are necessary and sufficient");
+        )
+    };
+    let cells_claim = if answer.cells_proved {
+        format!("{cells} cells are necessary and sufficient")
     } else {
-        println!("at least {cells_bound} cells are necessary, {cells} are sufficient");
-    }
-    println!("proved by {proved_by}");
-    if !answer.finished {
-        println!("stopped early: the best answer so far");
-    }
+        format!("at least {cells_bound} cells are necessary, {cells} are sufficient")
+    };
+    let early = if answer.finished { "" } else { "\nstopped early: the best answer so far" };
+    format!("{rows_claim}\n{cells_claim}\nproved by {proved_by}{early}")
 }

@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 use routepack::{Job, Plan, Report, formats};
 
-use super::print_json;
 use crate::exit::Failure;
+use crate::output::print_json;
 
 /// Arguments of `routepack schema`.
 #[derive(clap::Args)]
@@ -29,13 +29,11 @@ enum Format {
 }
 
 /// Runs the command.
-#[allow(clippy::unnecessary_wraps, reason = "every command has this signature")]
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print_json(&match arguments.format {
         Format::Job => formats::schema_of::<Job>(),
         Format::Window => formats::window_schema(),
         Format::Plan => formats::schema_of::<Plan>(),
         Format::Report => formats::schema_of::<Report>(),
-    });
-    Ok(())
+    })
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use routepack::formats;
 use serde::Serialize;
 
-use super::{print_json, read_window};
+use super::read_window;
 use crate::exit::Failure;
+use crate::output::{print, print_json};
 
 /// Arguments of `routepack verify`.
 #[derive(clap::Args)]
@@ -45,20 +46,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let batch = read_window(&arguments.window)?;
     let verified = routepack::verify(&plan, &batch)
         .map_err(|error| Failure::Refused(format!("{}: {error}", arguments.plan.display())))?;
+    let claims = verified.claims.iter();
     if arguments.json {
-        let claims = verified.claims.iter();
-        print_json(&Answer {
-            verified: true,
-            sha256: plan.sha256.clone(),
-            claims: claims
-                .map(|claim| Claim { what: claim.what.clone(), value: claim.value.clone() })
-                .collect(),
-        });
+        let claims = claims.map(|claim| Claim { what: claim.what.clone(), value: claim.value.clone() });
+        print_json(&Answer { verified: true, sha256: plan.sha256.clone(), claims: claims.collect() })
     } else {
-        for claim in &verified.claims {
-            println!("{}: {}", claim.what, claim.value);
-        }
-        println!("verified: every claim of the plan holds");
+        let mut lines: Vec<String> = claims.map(|claim| format!("{}: {}", claim.what, claim.value)).collect();
+        lines.push("verified: every claim of the plan holds".to_owned());
+        print(&lines.join("\n"))
     }
-    Ok(())
 }
