@@ -18,8 +18,8 @@ use crate::pricing::{Priced, Pricing};
 use crate::pricing_table::Prices;
 use crate::types::{Pattern, Types};
 
-/// A pattern is improving if its value exceeds 1 by this.
-const IMPROVING: f64 = 1e-9;
+/// A pattern is improving if its value exceeds 1 by 2 to minus this.
+pub(crate) const IMPROVING: u32 = 30;
 
 /// What the linear program over patterns has to say.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ pub struct Generated {
     /// Patterns of positive value at the last optimum, with their values. Where small types count as volume,
     /// patterns hold large ones only.
     pub solution: Vec<(Pattern, f64)>,
-    /// All patterns of the last master.
+    /// All patterns of the last master, in increasing order of reduced cost.
     pub patterns: Vec<Pattern>,
     /// Value of the last master: no linear program over patterns proves more than its ceiling.
     pub value: f64,
@@ -73,18 +73,19 @@ pub fn generate_columns(
     master.add(&space, start.iter().map(large))?;
     let mut pricing = Pricing::new(limits.table_bytes);
     let one = one(types.capacity, types.sizes.last().copied().unwrap_or(1));
-    let (mut generated, mut best) = (Generated::default(), 0.0);
+    let (mut generated, mut best, mut last) = (Generated::default(), 0.0, None);
     while generated.rounds < limits.rounds && !stop() {
         let Some(solved) = master.solve(stop)? else { break };
         generated.rounds += 1;
         generated.value = solved.objective;
+        let solved = last.insert(solved);
         if !limits.exhaust && solved.objective <= limits.wanted as f64 - 1.0 {
             break;
         }
         let weights: Vec<i64> = solved.duals[..num_large].iter().map(|&dual| scaled(dual, one)).collect();
         let room = master.volume.map_or(0, |place| share(scaled(solved.duals[place], one), types.capacity));
         let prices = Prices { weights: &weights, cuts: &[], room };
-        let priced = pricing.price(&space, &prices, one + (one as f64 * IMPROVING) as i64);
+        let priced = pricing.price(&space, &prices, one + (one >> IMPROVING), stop);
         if let Some((bound, value)) = bound(types, &prices, &priced)
             && value > best
         {
@@ -98,7 +99,7 @@ pub fn generate_columns(
         }
     }
     generated.solution = master.solution()?.0;
-    generated.patterns = master.patterns().cloned().collect();
+    generated.patterns = last.map(|solved| master.ranked(&solved)).unwrap_or_default();
     Ok(generated)
 }
 

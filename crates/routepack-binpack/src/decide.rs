@@ -14,7 +14,7 @@ use routepack_certificate::{CheckError, Cut, Leaf, Limits, Node, Statement, Tree
 use routepack_lp::MasterSolved;
 
 use crate::branching::branching_pair;
-use crate::column_generation::{one, scaled};
+use crate::column_generation::{IMPROVING, one, scaled};
 use crate::error::PackError;
 use crate::pattern_master::PatternMaster;
 use crate::pattern_space::PatternSpace;
@@ -199,7 +199,7 @@ impl Search<'_> {
             let Some(solved) = case.master.solve(self.stop)? else { return Ok(Converged::Open) };
             let leaf = self.leaf(case, &solved);
             let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts, room: 0 };
-            let priced = self.pricing.price(&case.space, &prices, self.one + (self.one >> 30));
+            let priced = self.pricing.price(&case.space, &prices, self.one + (self.one >> IMPROVING), self.stop);
             if (self.stop)() {
                 return Ok(Converged::Open);
             }

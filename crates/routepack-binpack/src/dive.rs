@@ -12,7 +12,7 @@
 
 use routepack_anneal::Stream;
 
-use crate::column_generation::{one, scaled};
+use crate::column_generation::{IMPROVING, one, scaled};
 use crate::error::PackError;
 use crate::pattern_master::PatternMaster;
 use crate::pattern_space::PatternSpace;
@@ -107,7 +107,7 @@ impl Dive<'_> {
                 return Ok(true);
             }
             let weights: Vec<i64> = solved.duals.iter().map(|&dual| scaled(dual, one)).collect();
-            let priced = pricing.price(space, &Prices { weights: &weights, cuts: &[], room: 0 }, one + (one >> 30));
+            let priced = pricing.price(space, &Prices { weights: &weights, cuts: &[], room: 0 }, one + (one >> IMPROVING), stop);
             if stop() || master.add(space, priced.patterns)? == 0 {
                 return Ok(false);
             }

@@ -18,7 +18,7 @@ use crate::l2::threshold_weight;
 use crate::types::Types;
 
 /// Evaluations of a function at a size that are spent.
-const EVALUATIONS: usize = 4_000_000;
+const EVALUATIONS: usize = 1_000_000;
 
 #[derive(Debug, Clone, Copy)]
 enum Function {

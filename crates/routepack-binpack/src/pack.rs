@@ -11,11 +11,11 @@
 use std::ops::Range;
 
 use routepack_anneal::Stream;
-use routepack_certificate::{Certificate, Limits, Proof, Statement, TreeNode, check};
+use routepack_certificate::{Certificate, Checked, Limits, Proof, Statement, TreeNode, check};
 
 use crate::best_fit_decreasing::best_fit_decreasing;
 use crate::bound::Bound;
-use crate::certify::{Verdict, certificate, confirm};
+use crate::certify::{certificate, confirm};
 use crate::column_generation::{ColumnLimits, generate_columns};
 use crate::decide::{DecideLimits, Decided, decide};
 use crate::dive::Dive;
@@ -25,12 +25,18 @@ use crate::first_fit_decreasing::first_fit_decreasing;
 use crate::l2::l2_bound;
 use crate::options::{Goal, PackOptions};
 use crate::repack::repack;
+use crate::restricted_program::pack_by_patterns;
 use crate::subset_sum_fill::{fill_tries, subset_sum_fill};
 use crate::types::{Pattern, Types};
 use crate::volume::{count_bound, volume_bound};
 
 /// Patterns kept for the linear programs.
 const POOL: usize = 3000;
+
+/// Steps of a check that may be repeated even after `stop`.
+const RECHECKED: u64 = 3_000_000;
+/// Most types for the integer program over patterns.
+const PROGRAM_TYPES: usize = 300;
 
 /// What [`pack`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,8 +98,9 @@ pub fn pack(
     search.improve_by_fills(3);
     search.raise_to(|wanted| dual_feasible_bound(&types, wanted))?;
     search.improve_by_fills(options.fill_tries);
-    search.improve_by_repacking();
+    search.improve_by_repacking(1);
     search.close_by_columns()?;
+    search.improve_by_repacking(5);
     search.finish()
 }
 
@@ -108,8 +115,8 @@ struct Search<'a> {
     row: (u64, u64),
     best: Vec<Pattern>,
     bound: Bound,
-    /// Steps the checker took for the bound.
-    check_steps: u64,
+    /// What the checker said of the bound, and of how many bins of a packing beside it.
+    checked: Option<(usize, Checked)>,
     /// Patterns of all packings so far.
     pool: Vec<Pattern>,
     tries: u32,
@@ -128,20 +135,31 @@ impl<'a> Search<'a> {
             Goal::Rows => (statement.slots, statement.rows_multiple),
             Goal::Cells => (1, 1),
         };
-        let (best, bound) = (Vec::new(), volume_bound(types));
-        let stream = Stream::new(seed);
-        Self { statement, types, options, stream, stop, observe, row, best, bound, check_steps: 0, pool: Vec::new(), tries: 0 }
+        Self {
+            statement,
+            types,
+            options,
+            stream: Stream::new(seed),
+            stop,
+            observe,
+            row,
+            best: Vec::new(),
+            bound: Bound { cells: 0, proof: Proof::Volume, method: "nothing".into() },
+            checked: None,
+            pool: Vec::new(),
+            tries: 0,
+        }
     }
 
     /// The most bins of a packing that would be an improvement: D·(R − v).
     fn improving(&self) -> u64 {
         let rows = (self.best.len() as u64).div_ceil(self.row.0).next_multiple_of(self.row.1);
-        self.row.0 * rows.saturating_sub(self.row.1)
+        self.row.0.saturating_mul(rows.saturating_sub(self.row.1))
     }
 
     /// The most bins of a packing that would meet the bound.
     fn aim(&self) -> u64 {
-        self.row.0 * self.bound.cells.div_ceil(self.row.0).next_multiple_of(self.row.1)
+        self.row.0.saturating_mul(self.bound.cells.div_ceil(self.row.0).next_multiple_of(self.row.1))
     }
 
     /// Whether no packing would be an improvement.
@@ -163,16 +181,28 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes a bound if it is higher and the checker accepts it.
+    /// Takes a bound if it is higher and the checker accepts it, together with the best packing.
     fn raise(&mut self, bound: Bound) -> Result<(), PackError> {
-        let limits = Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps };
-        if bound.cells >= self.bound.cells
-            && let Verdict::Accepted(steps) = confirm(self.statement, &bound, &limits, self.stop)?
-        {
-            (self.bound, self.check_steps) = (bound, steps);
-            self.report(self.bound.method.clone());
+        if bound.cells > self.bound.cells {
+            let certificate = certificate(self.statement, self.witness(), &bound);
+            if let Some(checked) =
+                confirm(self.statement, &certificate, &bound.method, &self.check_limits(), self.stop)?
+            {
+                (self.bound, self.checked) = (bound, Some((self.best.len(), checked)));
+                self.report(self.bound.method.clone());
+            }
         }
         Ok(())
+    }
+
+    fn witness(&self) -> Vec<Vec<u32>> {
+        let mut bins = self.types.hand_out(&self.best);
+        bins.iter_mut().for_each(|bin| bin.sort_unstable());
+        bins
+    }
+
+    fn check_limits(&self) -> Limits {
+        Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps }
     }
 
     /// Computes and takes a bound unless the search is over; the method is told the bound that would settle the goal.
@@ -213,10 +243,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn improve_by_repacking(&mut self) {
+    /// Repacks, with so many times the tries of the options.
+    fn improve_by_repacking(&mut self, times: u32) {
         if !self.over() {
-            let stream = self.stream.child(1);
-            let bins = repack(self.types, &self.best, self.aim(), self.options.repack_tries, &stream, self.stop);
+            let stream = self.stream.child(1).child(times.into());
+            let tries = self.options.repack_tries.saturating_mul(times).saturating_mul(self.best.len() as u32);
+            let bins = repack(self.types, &self.best, self.aim(), tries, &stream, self.stop);
             self.offer(bins, "repacking");
         }
     }
@@ -232,6 +264,7 @@ impl<'a> Search<'a> {
             self.decide(&patterns)?;
             if (self.best.len(), self.bound.cells) == before {
                 self.improve_by_dives(&patterns, number..u64::from(self.options.dives))?;
+                self.improve_by_program(&patterns)?;
                 break;
             }
         }
@@ -265,7 +298,7 @@ impl<'a> Search<'a> {
             cases: self.options.cases,
             rounds: self.options.column_rounds,
             table_bytes: self.options.table_bytes,
-            check: Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps },
+            check: self.check_limits(),
         };
         let bins = self.aim();
         match decide(self.statement, self.types, bins, patterns, &limits, self.stop)? {
@@ -299,23 +332,39 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    /// The integer program over the best patterns.
+    fn improve_by_program(&mut self, patterns: &[Pattern]) -> Result<(), PackError> {
+        if !self.over() && self.options.program_nodes > 0 && self.types.len() <= PROGRAM_TYPES {
+            let few = &patterns[..patterns.len().min(4 * self.types.len())];
+            let nodes = self.options.program_nodes;
+            if let Some(bins) = pack_by_patterns(self.types, few, self.aim(), nodes, self.stop)? {
+                self.offer(bins, "integer program over patterns");
+            }
+        }
+        Ok(())
+    }
+
     fn finish(self) -> Result<Packed, PackError> {
         let finished = self.settled() || !(self.stop)();
-        let mut bins = self.types.hand_out(&self.best);
-        bins.iter_mut().for_each(|bin| bin.sort_unstable());
-        let certificate = certificate(self.statement, Some(bins.clone()), &self.bound);
-        let limits = Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps };
-        let checked = check(self.statement, &certificate, &limits);
-        let method = self.bound.method.clone();
-        let checked = checked.map_err(|source| PackError::Certificate { method: method.clone(), source })?;
+        let bins = self.witness();
+        let certificate = certificate(self.statement, bins.clone(), &self.bound);
+        let checked = match self.checked {
+            Some((cells, checked)) if cells == bins.len() => checked,
+            // Both parts were accepted, apart: an expensive proof is not checked again after `stop`.
+            Some((_, checked)) if checked.steps > RECHECKED && (self.stop)() => checked,
+            _ => {
+                let checked = check(self.statement, &certificate, &self.check_limits());
+                checked.map_err(|source| PackError::Certificate { method: self.bound.method.clone(), source })?
+            }
+        };
         Ok(Packed {
             cells: bins.len() as u64,
+            rows: self.statement.rows_for(bins.len() as u64),
             bins,
             cells_bound: checked.cells_lower,
-            rows: self.statement.rows_for(self.best.len() as u64),
             rows_bound: checked.rows_lower,
             certificate,
-            proved_by: method,
+            proved_by: self.bound.method,
             finished,
         })
     }

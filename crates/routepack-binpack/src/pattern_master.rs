@@ -85,6 +85,14 @@ impl PatternMaster {
         Ok((solution, uncovered))
     }
 
+    /// The patterns in increasing order of reduced cost.
+    pub(crate) fn ranked(&self, solved: &MasterSolved) -> Vec<Pattern> {
+        let columns = self.master.columns().iter().zip(&self.patterns).filter(|(_, pattern)| !pattern.is_empty());
+        let mut ranked: Vec<_> = columns.map(|(column, pattern)| (column.reduced_cost(solved), pattern)).collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(b.1)));
+        ranked.into_iter().map(|(_, pattern)| pattern.clone()).collect()
+    }
+
     /// All patterns.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.patterns.iter().filter(|pattern| !pattern.is_empty())

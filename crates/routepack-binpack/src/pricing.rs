@@ -35,21 +35,30 @@ impl Pricing {
         Self { memory: Vec::new(), max_bytes }
     }
 
-    /// Looks for patterns worth more than the threshold.
-    pub(crate) fn price(&mut self, space: &PatternSpace, prices: &Prices<'_>, threshold: i64) -> Priced {
+    /// Looks for patterns worth more than the threshold. Where `stop` ends it, little is known.
+    pub(crate) fn price(
+        &mut self,
+        space: &PatternSpace,
+        prices: &Prices<'_>,
+        threshold: i64,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Priced {
         let many = Collect { threshold, usage: Some(USAGE), max_steps: MANY_STEPS };
         let best = Collect { threshold, usage: None, max_steps: BEST_STEPS };
         let Some(mut table) = PricingTable::new(space, self.max_bytes, &mut self.memory) else {
-            return concluded(threshold, None, many, best, |how| search_patterns(space, prices, how));
+            return concluded(threshold, None, many, best, |how| search_patterns(space, prices, how, stop));
         };
-        let top = table.build(prices);
+        let Some(top) = table.build(prices, stop) else {
+            self.memory = table.into_memory();
+            return Priced::default();
+        };
         let priced = if top <= threshold {
             Priced { patterns: Vec::new(), most: Some(top), none_left: true }
         } else if table.is_exact() && prices.cuts.is_empty() {
-            let found = table.collect(prices, many);
+            let found = table.collect(prices, many, stop);
             Priced { patterns: patterns(found), most: Some(top), none_left: false }
         } else {
-            concluded(threshold, Some(top), many, best, |how| table.collect(prices, how))
+            concluded(threshold, Some(top), many, best, |how| table.collect(prices, how, stop))
         };
         self.memory = table.into_memory();
         priced

@@ -8,10 +8,15 @@
 //! S. Martello, P. Toth, Knapsack Problems, 1990, ch. 2 and 3.
 
 use crate::pattern_space::PatternSpace;
-use crate::pricing_table::{Collect, Collected, Prices};
+use crate::pricing_table::{ASK, Collect, Collected, Prices};
 
 /// Walks the patterns that are worth more than the threshold.
-pub(crate) fn search_patterns(space: &PatternSpace, prices: &Prices<'_>, how: Collect) -> Collected {
+pub(crate) fn search_patterns(
+    space: &PatternSpace,
+    prices: &Prices<'_>,
+    how: Collect,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Collected {
     let mut order: Vec<u32> =
         space.order.iter().copied().filter(|&kind| prices.weights[kind as usize] > 0 || space.slack < space.capacity).collect();
     let density = |kind: u32| (i128::from(prices.weights[kind as usize]), i128::from(space.sizes[kind as usize]));
@@ -29,6 +34,7 @@ pub(crate) fn search_patterns(space: &PatternSpace, prices: &Prices<'_>, how: Co
         space,
         prices,
         how,
+        stop,
         order,
         rest,
         cuts_of,
@@ -46,6 +52,7 @@ struct Search<'a> {
     space: &'a PatternSpace,
     prices: &'a Prices<'a>,
     how: Collect,
+    stop: &'a (dyn Fn() -> bool + Sync),
     order: Vec<u32>,
     /// `[places of the order + 1]`, total size of all copies from there on.
     rest: Vec<u128>,
@@ -84,6 +91,9 @@ impl Search<'_> {
     fn descend(&mut self, mut place: usize, room: u64, places: u32, value: i128) {
         loop {
             self.steps += 1;
+            if self.steps.is_multiple_of(ASK) && (self.stop)() {
+                self.steps = u64::MAX / 2;
+            }
             let reaches = u128::from(room) <= self.rest[place] + u128::from(self.space.slack);
             if self.steps > self.how.max_steps
                 || !reaches
@@ -207,7 +217,7 @@ mod tests {
             let single = Collect { threshold, usage: None, max_steps: 1_000_000 };
             let many = Collect { usage: Some(2), ..single };
             let mut table = PricingTable::new(&space, if limit_table { 1500 } else { 1 << 20 }, &mut Vec::new());
-            let top = table.as_mut().map(|table| table.build(&prices));
+            let top = table.as_mut().map(|table| table.build(&prices, &|| false).unwrap());
             if let (Some(table), Some(top)) = (&table, top) {
                 prop_assert!(all.iter().all(|pattern| pattern.1 <= top));
                 if table.is_exact() && cuts.is_empty() {
@@ -215,8 +225,8 @@ mod tests {
                 }
             }
             for how in [single, many] {
-                let walked = table.as_ref().map(|table| table.collect(&prices, how));
-                for found in walked.into_iter().chain([search_patterns(&space, &prices, how)]) {
+                let walked = table.as_ref().map(|table| table.collect(&prices, how, &|| false));
+                for found in walked.into_iter().chain([search_patterns(&space, &prices, how, &|| false)]) {
                     prop_assert!(found.complete);
                     for pattern in &found.patterns {
                         prop_assert!(all.contains(pattern) && pattern.1 > threshold);

@@ -15,6 +15,9 @@ use routepack_certificate::Cut;
 use crate::pattern_space::PatternSpace;
 use crate::types::Pattern;
 
+/// Steps of a walk between questions whether to stop.
+pub(crate) const ASK: u64 = 1 << 14;
+
 /// No pattern here.
 pub(crate) const NEVER: i64 = i64::MIN / 4;
 
@@ -85,8 +88,9 @@ impl<'a> PricingTable<'a> {
         (self.space.places.is_none() || self.planes > 1) && self.space.apart.iter().all(Vec::is_empty)
     }
 
-    /// Fills the table and returns the largest value in it: no pattern is worth more, even before cuts.
-    pub(crate) fn build(&mut self, prices: &Prices<'_>) -> i64 {
+    /// Fills the table and returns the largest value in it: no pattern is worth more, even before cuts. `None` if
+    /// stopped; the table is of no use then.
+    pub(crate) fn build(&mut self, prices: &Prices<'_>, stop: &(dyn Fn() -> bool + Sync)) -> Option<i64> {
         let plane = self.width;
         let spare = self.space.capacity % self.unit;
         for (room, cell) in self.layers[..plane].iter_mut().enumerate() {
@@ -99,6 +103,9 @@ impl<'a> PricingTable<'a> {
         }
         let layer = plane * self.planes;
         for (place, &kind) in self.space.order.iter().enumerate() {
+            if stop() {
+                return None;
+            }
             let kind = kind as usize;
             let (before, after) = self.layers.split_at_mut(layer * (place + 1));
             let (before, after) = (&before[layer * place..], &mut after[..layer]);
@@ -128,11 +135,16 @@ impl<'a> PricingTable<'a> {
                 part = (2 * part).min(left);
             }
         }
-        self.layers[self.layers.len() - 1]
+        self.layers.last().copied()
     }
 
     /// Walks the table for patterns.
-    pub(crate) fn collect(&self, prices: &Prices<'_>, how: Collect) -> Collected {
+    pub(crate) fn collect(
+        &self,
+        prices: &Prices<'_>,
+        how: Collect,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Collected {
         let num_types = self.space.sizes.len();
         let mut cuts_of = vec![Vec::new(); num_types];
         for (cut, terms) in prices.cuts.iter().enumerate() {
@@ -142,6 +154,7 @@ impl<'a> PricingTable<'a> {
             table: self,
             prices,
             how,
+            stop,
             cuts_of,
             sums: vec![0; prices.cuts.len()],
             used: vec![0; num_types],
@@ -164,6 +177,7 @@ struct Walk<'a> {
     table: &'a PricingTable<'a>,
     prices: &'a Prices<'a>,
     how: Collect,
+    stop: &'a (dyn Fn() -> bool + Sync),
     /// `[types]`, (cut, multiplier)
     cuts_of: Vec<Vec<(usize, u32)>>,
     /// `[cuts]`, Σ multipliers taken.
@@ -182,6 +196,9 @@ impl Walk<'_> {
         let (table, space) = (self.table, self.table.space);
         loop {
             self.steps += 1;
+            if self.steps.is_multiple_of(ASK) && (self.stop)() {
+                self.steps = u64::MAX / 2;
+            }
             if self.steps > self.how.max_steps || value + table.bound(layer, room, places) <= self.how.threshold {
                 return;
             }

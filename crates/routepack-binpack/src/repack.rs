@@ -21,29 +21,30 @@ pub fn repack(
     stream: &Stream,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Vec<Pattern> {
-    let mut bins = bins.to_vec();
+    let mut bins: Vec<(u64, Pattern)> = bins.iter().map(|bin| (types.load(bin), bin.clone())).collect();
     let mut draws = stream.child(0);
     for number in 1..=u64::from(tries) {
         if bins.len() as u64 <= wanted || bins.len() < 2 || stop() {
             break;
         }
-        // The emptied bins to the end: the emptiest, and others.
+        // The emptied bins to the end: the emptiest, and others, each the emptiest of some drawn.
         let emptied = (2 + draws.index(4)).min(bins.len());
-        let emptiest = (0..bins.len()).min_by_key(|&bin| types.load(&bins[bin])).expect("there are two bins");
-        let end = bins.len();
-        bins.swap(emptiest, end - 1);
-        for place in 1..emptied {
-            bins.swap(draws.index(end - place), end - 1 - place);
+        let drawing = [1, 3][draws.index(2)];
+        for place in 0..emptied {
+            let end = bins.len() - place;
+            let chosen = if place == 0 {
+                (0..end).min_by_key(|&bin| bins[bin].0)
+            } else {
+                (0..drawing).map(|_| draws.index(end)).min_by_key(|&bin| bins[bin].0)
+            };
+            bins.swap(chosen.expect("there are two bins"), end - 1);
         }
-        let few = bins.split_off(end - emptied);
-        bins.extend(refill(types, few, FillTry {
-            window: 60,
-            waste: [0.0, 0.9][draws.index(2)],
-            chance: [0.0, 0.1, 0.3][draws.index(3)],
-            stream: stream.child(number),
-        }));
+        let few = bins.split_off(bins.len() - emptied).into_iter().map(|bin| bin.1).collect();
+        let chance = [0.0, 0.1, 0.3][draws.index(3)];
+        let attempt = FillTry { window: 60, waste: 0.0, chance, stream: stream.child(number) };
+        bins.extend(refill(types, few, attempt).into_iter().map(|bin| (types.load(&bin), bin)));
     }
-    bins
+    bins.into_iter().map(|bin| bin.1).collect()
 }
 
 /// The items of a few bins filled again; the bins themselves if that is worse.

@@ -1,0 +1,210 @@
+//! Named cases: what trainers and solvers got wrong, and the edges.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use routepack_binpack::{Goal, PackError, PackOptions, Packed, pack};
+use routepack_certificate::{Limits, Statement, check};
+
+fn rows(sizes: &[u64], capacity: u64, slots: u64, rows_multiple: u64) -> Packed {
+    settle(&Statement { slots, rows_multiple, ..Statement::bins(sizes.to_vec(), capacity) }, Goal::Rows)
+}
+
+fn settle(statement: &Statement, goal: Goal) -> Packed {
+    let options = PackOptions { goal, ..PackOptions::default() };
+    let packed = pack(statement, &options, 0, &|| false, &mut |_| {}).unwrap();
+    let checked = check(statement, &packed.certificate, &Limits::default()).unwrap();
+    assert_eq!((checked.cells_lower, checked.cells_upper), (packed.cells_bound, Some(packed.cells)));
+    assert_eq!((checked.rows_lower, checked.rows_upper), (packed.rows_bound, Some(packed.rows)));
+    assert_eq!(packed.rows, packed.rows_bound);
+    if goal == Goal::Cells {
+        assert_eq!(packed.cells, packed.cells_bound);
+    }
+    packed
+}
+
+fn cells(sizes: &[u64], capacity: u64) -> u64 {
+    settle(&Statement::bins(sizes.to_vec(), capacity), Goal::Cells).cells
+}
+
+fn refusal(statement: &Statement) -> PackError {
+    pack(statement, &PackOptions::default(), 0, &|| false, &mut |_| {}).unwrap_err()
+}
+
+#[test]
+fn fixed_shards_need_more_rows() {
+    let sizes = [9, 9, 9, 9, 2, 2, 2, 2];
+    assert_eq!((cells(&sizes, 10), rows(&sizes, 10, 2, 1).rows), (5, 3));
+}
+
+#[test]
+fn volume_bound_is_not_enough() {
+    assert_eq!((cells(&[7; 8], 8), rows(&[7; 8], 8, 1, 1).rows), (8, 8));
+}
+
+#[test]
+fn odd_sample_count() {
+    assert_eq!((cells(&[100; 206], 1000), rows(&[100; 206], 1000, 4, 1).rows), (21, 6));
+}
+
+#[test]
+fn never_round_rows_down() {
+    let sizes = [6, 6, 6, 6, 6, 1, 1, 1];
+    assert_eq!((cells(&sizes, 10), rows(&sizes, 10, 4, 1).rows), (5, 2));
+}
+
+#[test]
+fn plenty_of_room_few_rows() {
+    assert_eq!((cells(&[10; 8], 100), rows(&[10; 8], 100, 2, 1).rows), (1, 1));
+}
+
+#[test]
+fn rows_multiple() {
+    // Six samples fit into one cell; whether eight cells can be filled is not asked here.
+    assert_eq!(rows(&[10; 6], 100, 2, 4).rows, 4);
+    assert_eq!(rows(&[7; 9], 8, 2, 4).rows, 8);
+}
+
+#[test]
+fn perfect_fit() {
+    assert_eq!(cells(&[6, 4, 6, 6, 3, 7, 2, 9, 5], 16), 3);
+}
+
+#[test]
+fn long_context_sample() {
+    assert_eq!(rows(&[131_072], 131_072, 1, 1).rows, 1);
+}
+
+#[test]
+fn oversize_samples_are_named() {
+    let found = refusal(&Statement::bins(vec![21], 20));
+    assert!(matches!(found, PackError::Oversize { item: 0, size: 21, capacity: 20 }), "{found}");
+    let found = refusal(&Statement::bins(vec![10, 10, 40], 32));
+    assert!(matches!(found, PackError::Oversize { item: 2, size: 40, capacity: 32 }), "{found}");
+    assert_eq!(found.to_string(), "item 2 has size 40, more than the capacity 32");
+}
+
+#[test]
+fn empty_samples_and_figures_are_named() {
+    assert!(matches!(refusal(&Statement::bins(vec![1, 0], 5)), PackError::ZeroSize { item: 1 }));
+    let good = Statement::bins(vec![1], 5);
+    let bad = [
+        Statement { capacity: 0, ..good.clone() },
+        Statement { max_items: Some(0), ..good.clone() },
+        Statement { slots: 0, ..good.clone() },
+        Statement { rows_multiple: 0, ..good.clone() },
+    ];
+    for (statement, figure) in bad.iter().zip(["capacity", "max_items", "slots", "rows_multiple"]) {
+        let found = refusal(statement);
+        assert!(matches!(found, PackError::Zero { name } if name == figure), "{found}");
+    }
+    let options = PackOptions { fill_window: 0, ..PackOptions::default() };
+    let found = pack(&good, &options, 0, &|| false, &mut |_| {}).unwrap_err();
+    assert!(matches!(found, PackError::Option { name: "fill_window", .. }), "{found}");
+}
+
+#[test]
+fn no_items_one_item_equal_items() {
+    let none = settle(&Statement::bins(Vec::new(), 5), Goal::Cells);
+    assert_eq!((none.cells, none.cells_bound, none.rows), (0, 0, 0));
+    assert_eq!(cells(&[3], 10), 1);
+    assert_eq!(cells(&[1; 5], 1), 5);
+    assert_eq!(cells(&[100; 7], 100), 7);
+    assert_eq!(cells(&[34; 10], 100), 5);
+}
+
+#[test]
+fn limits_on_items() {
+    let statement = |sizes: Vec<u64>, limit| Statement { max_items: Some(limit), ..Statement::bins(sizes, 100) };
+    assert_eq!(settle(&statement(vec![1; 10], 3), Goal::Cells).cells, 4);
+    assert_eq!(settle(&statement(vec![1; 10], 3), Goal::Cells).proved_by, "count");
+    // By size 2, by count 2, by both 3: each large one leaves room for one small one only.
+    assert_eq!(settle(&statement(vec![60, 60, 20, 20], 2), Goal::Cells).cells, 2);
+    assert_eq!(settle(&statement(vec![60, 60, 60, 10, 10, 10, 10, 10, 10, 10], 4), Goal::Cells).cells, 3);
+}
+
+#[test]
+fn wide_sizes() {
+    let half = 1_u64 << 31;
+    assert_eq!(cells(&[half, half, half, half, half + 1, half + 1], 2 * half), 4);
+    let top = 1_u64 << 62;
+    assert_eq!(cells(&[top, top, top, top, top / 4, top / 4], top), 5);
+    assert_eq!(cells(&[u64::MAX, 1, u64::MAX - 1, u64::MAX / 2 + 1, u64::MAX / 2 + 1], u64::MAX), 4);
+}
+
+#[test]
+fn a_ratio_of_floats_rounds_up_wrongly() {
+    // Σ w/13 in floating point is 5.0000000000000018.
+    let sizes = [2, 1, 10, 7, 4, 2, 8, 4, 1, 6, 3, 4, 8, 3, 2];
+    assert!(sizes.iter().map(|&size| size as f64 / 13.0).sum::<f64>() > 5.0);
+    assert_eq!(cells(&sizes, 13), 5);
+}
+
+#[test]
+fn rounding_up_the_linear_program_is_not_enough() {
+    assert_eq!(cells(&[5000, 3750, 3250, 3001, 2000, 2000], 10_000), 3);
+}
+
+#[test]
+fn capacities_past_tables() {
+    // Three bins exactly full, of a capacity no table can hold.
+    let capacity = 1_367_814_434_311_377;
+    let part = |shares: &[u64]| -> Vec<u64> {
+        let mut sizes: Vec<u64> = shares.iter().map(|share| capacity / 1000 * share + share * share * 7919).collect();
+        sizes.push(capacity - sizes.iter().sum::<u64>());
+        sizes
+    };
+    let sizes =
+        [part(&[211, 97, 163, 131, 59]), part(&[307, 151, 83, 47, 113, 71]), part(&[179, 137, 101, 89, 67, 61])].concat();
+    assert_eq!(cells(&sizes, capacity), 3);
+}
+
+#[test]
+fn row_figures_at_the_end_of_64_bits() {
+    let statement = Statement { slots: u64::MAX, rows_multiple: 3, ..Statement::bins(vec![5, 5], 9) };
+    assert_eq!(settle(&statement, Goal::Rows).rows, 3);
+    let statement = Statement { rows_multiple: 1 << 63, ..Statement::bins(vec![5, 5], 9) };
+    assert_eq!(settle(&statement, Goal::Rows).rows, 1 << 63);
+}
+
+#[test]
+fn stops_at_once_with_an_answer() {
+    let sizes: Vec<u64> = (0..501).map(|item| 1 + (item * item * 7919 + 104_729) % 4001).collect();
+    let statement = Statement::bins(sizes, 8000);
+    for questions in [0, 1, 5, 50, 500] {
+        let asked = AtomicU64::new(0);
+        let stop = || asked.fetch_add(1, Ordering::Relaxed) >= questions;
+        let packed = pack(&statement, &PackOptions::default(), 0, &stop, &mut |_| {}).unwrap();
+        let checked = check(&statement, &packed.certificate, &Limits::default()).unwrap();
+        assert_eq!((checked.cells_lower, checked.cells_upper), (packed.cells_bound, Some(packed.cells)));
+    }
+    let start = Instant::now();
+    let stop = || start.elapsed() > Duration::from_millis(5);
+    pack(&statement, &PackOptions::default(), 0, &stop, &mut |_| {}).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(2), "stopped after {:?}", start.elapsed());
+}
+
+#[test]
+fn progress_never_gets_worse() {
+    let sizes: Vec<u64> = (0..120).map(|item| 200 + (item * item * 37) % 301).collect();
+    let mut seen = Vec::new();
+    let options = PackOptions { goal: Goal::Cells, ..PackOptions::default() };
+    let packed = pack(&Statement::bins(sizes, 1000), &options, 3, &|| false, &mut |progress| seen.push(progress.clone()));
+    assert!(seen.is_sorted_by(|a, b| a.cells >= b.cells && a.cells_bound <= b.cells_bound));
+    let last = seen.last().unwrap();
+    let packed = packed.unwrap();
+    assert_eq!((last.cells, last.cells_bound, last.rows), (packed.cells, packed.cells_bound, packed.rows));
+}
+
+#[test]
+fn one_seed_one_answer_on_any_number_of_threads() {
+    let sizes: Vec<u64> = (0..90).map(|item| 251 + (item * item * item * 31) % 249).collect();
+    let statement = Statement::bins(sizes, 1000);
+    let options = PackOptions { goal: Goal::Cells, ..PackOptions::default() };
+    let once = || pack(&statement, &options, 11, &|| false, &mut |_| {}).unwrap();
+    let first = once();
+    for threads in [1, 2, 4] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        assert_eq!(pool.install(once), first);
+    }
+}
