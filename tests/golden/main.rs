@@ -1,4 +1,5 @@
 //! Golden tests of the whole workspace: named cases that broke other tools, with the right answer.
 
+mod instances;
 mod placement_cases;
 mod rows_cases;
