@@ -4,6 +4,8 @@
 mod best_swap;
 mod error;
 mod exchange;
+mod incremental;
+mod least_moves;
 mod lpt;
 mod options;
 mod place;
@@ -12,9 +14,12 @@ mod ranks;
 mod relabel;
 mod resplit;
 mod slots;
+mod transfers;
 mod triple;
 
 pub use error::PlaceError;
+pub use incremental::{MoveGoal, Moved, MovedLayer, place_incrementally};
 pub use options::{PlaceOptions, Start};
 pub use place::{Placed, PlacedLayer, place};
 pub use program::equal_cardinality_partition;
+pub use transfers::{Transfer, transfers};

@@ -88,7 +88,7 @@ pub fn place(
     Ok(Placed { placement, layers, finished })
 }
 
-fn check_loads(loads: &[Vec<u64>], num_ranks: usize) -> Result<usize, PlaceError> {
+pub(crate) fn check_loads(loads: &[Vec<u64>], num_ranks: usize) -> Result<usize, PlaceError> {
     let experts = loads.first().map_or(0, Vec::len);
     if num_ranks == 0 || !experts.is_multiple_of(num_ranks) {
         return Err(PlaceError::Indivisible { experts, ranks: num_ranks });
