@@ -333,12 +333,13 @@ impl Instance {
     /// Total load of every expert over the window, all parts: `[layers][experts]` in routed rows.
     pub fn expert_loads(&self) -> Vec<Vec<u64>> {
         let mut loads = vec![vec![0u64; self.num_experts()]; self.num_layers()];
-        for sample in 0..self.num_samples() {
-            for part in 0..self.topology.num_parts() {
+        let Some(counts) = &self.batch.expert_counts else { return loads };
+        // Parts add up to the recorded counts under every attribution.
+        for &sample in &self.members {
+            for part in 0..counts.parts() {
                 for (layer, loads) in loads.iter_mut().enumerate() {
-                    self.for_each_count(sample, part, layer, |expert, count| {
-                        loads[expert] += u64::from(count);
-                    });
+                    let recorded = counts.of(sample as usize, part, layer);
+                    loads.iter_mut().zip(recorded).for_each(|(load, &count)| *load += u64::from(count));
                 }
             }
         }
