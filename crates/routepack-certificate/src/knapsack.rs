@@ -76,8 +76,9 @@ impl Patterns {
         let lightest = || ascending().flat_map(|(size, demand)| repeat_n(u128::from(size), demand as usize));
         let binds = items > limit && lightest().take(limit as usize + 1).sum::<u128>() <= capacity.into();
         let counts = if binds || places < limit.into() { limit } else { 0 };
-        if (u128::from(counts) + 1) * (u128::from(mask) + 1) > 1 << 64 {
-            return refuse("capacity times items in a bin is too much for weights");
+        let bits = mask.count_ones() + (u64::BITS - counts.leading_zeros());
+        if bits > u64::BITS {
+            return Err(CheckError::NotChecked { resource: "bits of a key", limit: 64, needed: bits.into() });
         }
         let mut kinds = Vec::new();
         for (index, (&size, &demand)) in node.sizes.iter().zip(&node.demands).enumerate() {

@@ -85,7 +85,7 @@ impl Lengths {
 /// certificate's header, so look at the statement that comes back.
 ///
 /// # Errors
-/// As [`check_text`].
+/// As [`crate::check_text`].
 pub fn check_lengths(
     lengths: &Lengths,
     text: impl BufRead,

@@ -69,7 +69,7 @@ pub enum CheckError {
     },
     /// A limit was reached: neither accepted nor refused.
     NotChecked {
-        /// `"steps"` or `"bytes of memory"`.
+        /// `"steps"`, `"bytes of memory"`, or `"bits of a key"` (capacity and limit of items are too large together).
         resource: &'static str,
         /// The limit in that unit.
         limit: u64,

@@ -1,7 +1,9 @@
 //! Edge cases by name.
 #![allow(clippy::unwrap_used)]
 
-use routepack_certificate::{Certificate, CheckError, Leaf, Limits, Proof, Rule, Statement, TreeNode, check};
+use routepack_certificate::{
+    Certificate, CheckError, Leaf, Limits, Node, Proof, Rule, Statement, TreeNode, check, check_leaf,
+};
 
 fn volume(cells: u64) -> Certificate {
     Certificate { cells_at_least: Some(cells), proof: Some(Proof::Volume), ..Certificate::default() }
@@ -115,4 +117,34 @@ fn the_digest_is_fnv_1a() {
         hash = (hash ^ byte) * 0x0100_0000_01b3 % (1 << 64);
     }
     assert_eq!(u128::from(Statement::bins(vec![97], 100).digest()), hash);
+}
+
+/// Items glued to counts 3, 3, 3, 2, at most 4 in a bin, three bins: each bin must have 3 at least, so the 2 has no place.
+/// Nothing but the lower limit of counts sees it with these weights.
+#[test]
+fn too_few_items_are_as_impossible_as_too_many() {
+    let statement = Statement { max_items: Some(4), ..Statement::bins(vec![1; 11], 100) };
+    let mut node = Node::root(&statement);
+    for glued in [1, 3, 5, 7] {
+        node.join(0, 0);
+        if glued < 7 {
+            node.join(0, glued);
+        }
+    }
+    assert_eq!((&node.counts[..], &node.demands[..]), (&[1, 2, 3, 2, 3, 2, 3, 2][..], &[0, 0, 1, 0, 1, 0, 1, 1][..]));
+    let leaf = Leaf { weights: vec![0, 0, 0, 0, 0, 0, 0, 5], cuts: Vec::new() };
+    assert!(check_leaf(&statement, 3, &node, &leaf, &Limits::default()).is_ok());
+    assert!(check_leaf(&statement, 4, &node, &leaf, &Limits::default()).is_err());
+    let unlimited = Statement { max_items: None, ..statement };
+    assert!(check_leaf(&unlimited, 3, &node, &leaf, &Limits::default()).is_err());
+}
+
+/// A key holds load and count in 64 bits: past that a proof by weights is left unchecked, not refused.
+#[test]
+fn capacity_and_count_past_64_bits_are_not_checked() {
+    let statement = Statement { max_items: Some(2), ..Statement::bins(vec![1, 1, 1, (1 << 63) - 1], (1 << 63) - 1) };
+    let weights = Certificate { proof: Some(Proof::Weights(vec![1, 0])), ..volume(2) };
+    let outcome = check(&statement, &weights, &Limits::default());
+    assert!(matches!(outcome, Err(CheckError::NotChecked { resource: "bits of a key", .. })), "{outcome:?}");
+    assert_eq!(check(&statement, &volume(2), &Limits::default()).unwrap().cells_lower, 2);
 }

@@ -35,6 +35,7 @@ fn it_says_in_words_what_is_proved() {
         said.starts_with("VALID for 8 lengths, total 44, capacity 10, 2 slots, rows in multiples of 1\n"),
         "{said}"
     );
+    assert!(include_str!("../README.md").contains(&said), "the README shows another output than {said}");
     assert!(said.contains("\n5 cells are necessary and sufficient\n3 rows are necessary and sufficient\n"), "{said}");
 
     let (certificate, lengths) = (fixture("valid/rows-multiple.cert"), fixture("valid/rows-multiple.lengths"));

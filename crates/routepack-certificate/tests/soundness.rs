@@ -62,6 +62,30 @@ proptest! {
         prop_assert_eq!(checked.is_ok(), closes(&statement, bins, &node, &leaf), "{:?}", checked);
     }
 
+    /// Types apart are so for both, once, and a glued item is apart from just what its parts are apart from.
+    #[test]
+    fn apart_is_symmetric_and_inherited((statement, _, node, _) in cases(), i in 0..8_u32, j in 0..8_u32) {
+        let types = node.sizes.len() as u32;
+        for t in 0..types {
+            prop_assert!(node.apart[t as usize].is_sorted_by(|a, b| a < b));
+            prop_assert!(node.apart[t as usize].iter().all(|&other| node.apart[other as usize].contains(&t)));
+        }
+        if node.may_join(i, j, &statement) {
+            let mut together = node.clone();
+            together.join(i, j);
+            for t in 0..types {
+                let kept = node.apart[i as usize].contains(&t) || node.apart[j as usize].contains(&t);
+                prop_assert_eq!(together.apart[types as usize].contains(&t), kept);
+                prop_assert_eq!(together.apart[t as usize].contains(&types), kept);
+            }
+            let mass = |node: &Node, what: fn(&Node, usize) -> u64| -> u64 {
+                (0..node.sizes.len()).map(|t| u64::from(node.demands[t]) * what(node, t)).sum()
+            };
+            prop_assert_eq!(mass(&together, |node, t| node.sizes[t]), statement.total() as u64);
+            prop_assert_eq!(mass(&together, |node, t| node.counts[t].into()), statement.sizes.len() as u64);
+        }
+    }
+
     /// A single leaf under random decisions, claimed as a proof of any number of bins.
     #[test]
     fn no_accepted_leaf_is_wrong((statement, bins, _, leaf) in cases(), less in 0..4_u64) {
