@@ -23,7 +23,7 @@ fn parser_and_checker_stay_under_600_lines() {
     let checker: usize = CHECKER.iter().map(|path| lines_of_code(path)).sum();
     assert!(checker < 600, "{checker} lines of code");
     let definitions: usize = DEFINITIONS.iter().map(|path| lines_of_code(path)).sum();
-    assert!(definitions < 160, "{definitions} lines of code");
+    assert!(definitions < 150, "{definitions} lines of code");
     for path in CHECKER.iter().chain(&DEFINITIONS) {
         assert!(read(path).lines().all(|line| line.chars().count() <= 120), "{path} has a long line");
     }
