@@ -105,5 +105,5 @@ fn perfect_fit() {
 /// 24576*s+s*s overflowed 32 bits in a trainer.
 #[test]
 fn long_context_sample() {
-    check(vec![131072], 131072, 1, 1, &Fewest { cells: 1, rows: 1 });
+    check(vec![131_072], 131_072, 1, 1, &Fewest { cells: 1, rows: 1 });
 }
