@@ -191,6 +191,18 @@ fn the_generator_reaches_the_hard_cases() {
     assert!(seen.iter().all(|&count| count >= 50), "{seen:?}");
 }
 
+/// With capacity 6 the volume refutes three bins whatever the weights; with capacity 10 these weights refute nothing.
+#[test]
+fn the_lowered_capacity_is_used() {
+    let statement = Statement::bins(vec![6; 4], 10);
+    let leaf = TreeNode::Leaf(Leaf { weights: vec![0], cuts: Vec::new() });
+    for (nodes, accepted) in [(vec![TreeNode::Fullest(6), leaf.clone()], true), (vec![leaf], false)] {
+        let proof = Some(Proof::Tree(nodes));
+        let certificate = Certificate { cells_at_least: Some(4), proof, ..Certificate::default() };
+        assert_eq!(check(&statement, &certificate, &Limits::default()).is_ok(), accepted);
+    }
+}
+
 /// GAU-WAE, no integer round-up: the volume bound is 2, three bins are needed.
 #[test]
 fn the_fullest_bin_lowers_the_capacity() {
