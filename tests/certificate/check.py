@@ -342,18 +342,20 @@ def some_pattern_reaches(node, window, weights, cuts, factor, target, budget):
     """Whether a pattern a of the node, within the window, has factor·V(a) >= target (factor >= 1).
 
     V is the value of section 4.3; without cuts it is Σ p_t·a_t. Types are taken one after another, by decreasing p/w.
-    A state stands for all partial patterns of one load, one count, the same types ruled out, and for every cut the
-    same rest of Σ μ·a by den; only the largest value is kept. A state is dropped if the types to come can't fill it up
-    to the window, or can't reach the target: at most p/w of the next type for all the room that is left.
+    A state stands for all partial patterns of one load, one count (if counts matter), the same types ruled out, and
+    for every cut the same rest of Σ μ·a by den; only the largest value is kept. A state is dropped if the types to
+    come can't fill it up to the window, or can't reach the target: at most p/w of the next type for all the room left.
     """
+    limited = window.count_limit is not None
+    counts = node.counts if limited else [0] * len(node.counts)
     order = [t for t, demand in enumerate(node.demands) if demand > 0]
     order.sort(key=lambda t: Fraction(weights[t], node.sizes[t]), reverse=True)
     size_ahead = sum(node.sizes[t] * node.demands[t] for t in order)
-    count_ahead = sum(node.counts[t] * node.demands[t] for t in order)
-    ahead = sum(1 << t for t in order)
-    last_of_cut = [max((order.index(t) for t in cut.multipliers if ahead >> t & 1), default=-1) for cut in cuts]
+    count_ahead = sum(counts[t] * node.demands[t] for t in order)
+    ahead = sum(1 << t for t in order) if node.any_apart else 0
+    place_of = {t: place for place, t in enumerate(order)}
+    last_of_cut = [max(place_of.get(t, -1) for t in cut.multipliers) for cut in cuts]
     bytes_per_state = BYTES_PER_STATE + 16 * len(cuts) + (len(node.sizes) // 4 if node.any_apart else 0)
-    limited = window.count_limit is not None
 
     def is_hit(load, count, value):
         return load >= window.low_load and (not limited or count >= window.low_count) and factor * value >= target
@@ -362,11 +364,12 @@ def some_pattern_reaches(node, window, weights, cuts, factor, target, budget):
         return True
     states = {(0, 0, 0, (0,) * len(cuts)): 0}
     for place, t in enumerate(order):
-        size, items = node.sizes[t], node.counts[t]
+        size, items = node.sizes[t], counts[t]
         most = 1 if node.apart[t] >> t & 1 else node.demands[t]
         size_ahead -= size * node.demands[t]
         count_ahead -= items * node.demands[t]
-        ahead ^= 1 << t
+        if node.any_apart:
+            ahead ^= 1 << t
         next_weight, next_size = 0, 1
         if place + 1 < len(order):
             next_weight, next_size = max(0, weights[order[place + 1]]), node.sizes[order[place + 1]]
@@ -505,7 +508,7 @@ def check_leaf(lines, statement, node, capacity, bins, budget):
 
 
 def check_tree(lines, statement, bins, budget):
-    """Section 4.3, tree: nodes in preorder, the child *together* first; holds one path. Returns the number of leaves."""
+    """Section 4.3, tree: nodes in preorder, *together* first; holds one path. Returns the number of leaves."""
     lines.take_exactly("tree", 0)
     node = root_of(statement)
     capacity = check_fullest(lines, statement, node, budget)
