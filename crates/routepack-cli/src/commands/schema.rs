@@ -14,6 +14,9 @@ Example:
 pub(crate) struct Arguments {
     /// The format.
     format: Format,
+    /// Print JSON; a schema is JSON in any case.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

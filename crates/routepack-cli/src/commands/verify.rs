@@ -35,6 +35,12 @@ struct Answer {
 }
 
 #[derive(Serialize)]
+struct Refusal {
+    verified: bool,
+    error: String,
+}
+
+#[derive(Serialize)]
 struct Claim {
     what: String,
     value: String,
@@ -44,8 +50,16 @@ struct Claim {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
-    let verified = routepack::verify(&plan, &batch)
-        .map_err(|error| Failure::Refused(format!("{}: {error}", arguments.plan.display())))?;
+    let verified = match routepack::verify(&plan, &batch) {
+        Ok(verified) => verified,
+        Err(error) => {
+            let error = format!("{}: {error}", arguments.plan.display());
+            if arguments.json {
+                print_json(&Refusal { verified: false, error: error.clone() })?;
+            }
+            return Err(Failure::Refused(error));
+        }
+    };
     let claims = verified.claims.iter();
     if arguments.json {
         let claims = claims.map(|claim| Claim { what: claim.what.clone(), value: claim.value.clone() });
