@@ -203,7 +203,7 @@ fn the_lowered_capacity_is_used() {
     }
 }
 
-/// GAU-WAE, no integer round-up: the volume bound is 2, three bins are needed.
+/// Three bins by a classic: 44, 33 and 12 divide 132, the volume bound is 2, but no bin can hold more than 126.
 #[test]
 fn the_fullest_bin_lowers_the_capacity() {
     let statement = Statement::bins(vec![44, 44, 33, 33, 33, 12, 12, 12, 12, 12, 12], 132);
@@ -220,6 +220,7 @@ fn the_fullest_bin_lowers_the_capacity() {
     }
 }
 
+/// GAU-WAE, no integer round-up: the volume bound is 2, three bins are needed.
 #[test]
 fn the_instance_without_the_round_up_property_is_refuted() {
     let statement = Statement::bins(vec![5000, 3750, 3250, 3001, 2000, 2000], 10_000);
