@@ -26,7 +26,8 @@ pub(crate) fn branching_pair(solution: &[(Pattern, f64)], sizes: &[u64]) -> Opti
     let size = |pair: &(u32, u32)| u128::from(sizes[pair.0 as usize]) + u128::from(sizes[pair.1 as usize]);
     let fraction = |value: f64| value - (value + WHOLE).floor();
     let rank = |(pair, value): &(&(u32, u32), f64)| (CLEAR.contains(value), size(pair));
-    let fractional = affinities.iter().map(|(pair, &value)| (pair, fraction(value))).filter(|(_, value)| *value > WHOLE);
+    let fractional =
+        affinities.iter().map(|(pair, &value)| (pair, fraction(value))).filter(|(_, value)| *value > WHOLE);
     if let Some((pair, _)) = fractional.max_by(|a, b| rank(a).cmp(&rank(b)).then(a.1.total_cmp(&b.1))) {
         return Some(*pair);
     }
@@ -60,7 +61,14 @@ mod tests {
     fn splits_a_fractional_solution_of_whole_affinities() {
         let solution = [(vec![0, 0, 1], 0.5), (vec![0, 1, 1], 0.5)];
         assert_eq!(branching_pair(&solution, &[4, 3]), Some((0, 0)));
-        let whole = [(vec![0, 1, 2], 0.5), (vec![0, 1], 0.5), (vec![2], 0.5), (vec![0, 2], 0.5), (vec![1, 2], 0.5), (vec![0], 0.0)];
+        let whole = [
+            (vec![0, 1, 2], 0.5),
+            (vec![0, 1], 0.5),
+            (vec![2], 0.5),
+            (vec![0, 2], 0.5),
+            (vec![1, 2], 0.5),
+            (vec![0], 0.0),
+        ];
         assert!(branching_pair(&whole, &[4, 3, 2]).is_some());
     }
 }

@@ -33,7 +33,9 @@ pub(crate) fn confirm(
         match check(statement, certificate, &Limits { max_steps, ..*limits }) {
             Ok(checked) => return Ok(Some(checked)),
             Err(CheckError::NotChecked { .. }) if max_steps == limits.max_steps || stop() => return Ok(None),
-            Err(CheckError::NotChecked { resource: "steps", .. }) => max_steps = limits.max_steps.min(10 * max_steps),
+            Err(CheckError::NotChecked { resource: "steps", .. }) => {
+                max_steps = limits.max_steps.min(10 * max_steps);
+            }
             Err(CheckError::NotChecked { .. }) => return Ok(None),
             Err(source) => return Err(PackError::Certificate { method: method.into(), source }),
         }

@@ -69,7 +69,8 @@ pub fn generate_columns(
     let small = types.sizes.iter().zip(&types.demands).skip(num_large);
     let volume = small.map(|(&size, &demand)| u128::from(size) * u128::from(demand)).sum();
     let mut master = PatternMaster::new(&space, volume)?;
-    let large = |pattern: &Pattern| pattern[..pattern.partition_point(|&kind| (kind as usize) < num_large)].to_vec();
+    let large =
+        |pattern: &Pattern| pattern[..pattern.partition_point(|&kind| (kind as usize) < num_large)].to_vec();
     master.add(&space, start.iter().map(large))?;
     let mut pricing = Pricing::new(limits.table_bytes);
     let one = one(types.capacity, types.sizes.last().copied().unwrap_or(1));
@@ -116,7 +117,8 @@ pub(crate) fn scaled(dual: f64, one: i64) -> i64 {
 
 /// What a unit of room pays, times 2^32, if a whole bin pays this.
 fn share(whole: i64, capacity: u64) -> u64 {
-    (u128::from(whole.unsigned_abs()) << 32).checked_div(capacity.into()).unwrap_or(0).min(u64::MAX.into()) as u64
+    (u128::from(whole.unsigned_abs()) << 32).checked_div(capacity.into()).unwrap_or(0).min(u64::MAX.into())
+        as u64
 }
 
 /// The bound these prices prove, also before rounding.

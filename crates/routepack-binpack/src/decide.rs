@@ -125,7 +125,13 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn open(&self, node: Node, parts: Vec<Pattern>, patterns: Vec<Pattern>, cuts: &[Cut]) -> Result<Case, PackError> {
+    fn open(
+        &self,
+        node: Node,
+        parts: Vec<Pattern>,
+        patterns: Vec<Pattern>,
+        cuts: &[Cut],
+    ) -> Result<Case, PackError> {
         let space = PatternSpace::of_node(&node, self.types.capacity, self.slack, self.types.max_items);
         let mut master = PatternMaster::new(&space, 0)?;
         for cut in cuts {
@@ -162,7 +168,8 @@ impl Search<'_> {
                 other => return Ok(other),
             }
             case.node.part(i, j);
-            case.space = PatternSpace::of_node(&case.node, self.types.capacity, self.slack, self.types.max_items);
+            case.space =
+                PatternSpace::of_node(&case.node, self.types.capacity, self.slack, self.types.max_items);
             case.master.restrict(&case.space)?;
         }
     }
@@ -182,7 +189,8 @@ impl Search<'_> {
         for round in 0.. {
             let converged = self.converge(case)?;
             let Converged::Fractional(solution) = &converged else { return Ok(converged) };
-            let cuts = if round < CUT_ROUNDS { subset_row_cuts(solution, &case.space.demands) } else { Vec::new() };
+            let cuts =
+                if round < CUT_ROUNDS { subset_row_cuts(solution, &case.space.demands) } else { Vec::new() };
             if cuts.is_empty() || branching_pair(solution, &case.space.sizes).is_none() {
                 return Ok(converged);
             }
@@ -199,7 +207,8 @@ impl Search<'_> {
             let Some(solved) = case.master.solve(self.stop)? else { return Ok(Converged::Open) };
             let leaf = self.leaf(case, &solved);
             let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts, room: 0 };
-            let priced = self.pricing.price(&case.space, &prices, self.one + (self.one >> IMPROVING), self.stop);
+            let priced =
+                self.pricing.price(&case.space, &prices, self.one + (self.one >> IMPROVING), self.stop);
             if (self.stop)() {
                 return Ok(Converged::Open);
             }
@@ -234,12 +243,15 @@ impl Search<'_> {
         let total: i128 = pairs.map(|(&weight, &demand)| i128::from(weight) * i128::from(demand)).sum();
         let charges = leaf.cuts.iter().map(|cut| {
             let parts = cut.multipliers.iter();
-            let sum: u64 = parts.map(|&(kind, times)| u64::from(times) * u64::from(case.space.demands[kind as usize])).sum();
+            let sum: u64 = parts
+                .map(|&(kind, times)| u64::from(times) * u64::from(case.space.demands[kind as usize]))
+                .sum();
             i128::from(cut.scale) * i128::from(sum / u64::from(cut.denominator))
         });
         let rest = total - charges.sum::<i128>();
         // At convergence the largest value is about 1, perhaps a little less than the threshold says.
-        let most = if priced.none_left { self.one - (self.one >> 26) } else { priced.most.unwrap_or(i64::MAX) };
+        let most =
+            if priced.none_left { self.one - (self.one >> 26) } else { priced.most.unwrap_or(i64::MAX) };
         rest > i128::from(self.bins) * i128::from(most)
     }
 
@@ -267,7 +279,9 @@ impl Search<'_> {
 
 /// A pattern of the child where an item of type i and one of type j are glued.
 fn glued(pattern: &[u32], i: u32, j: u32, new: u32) -> Pattern {
-    let place = |kind: u32, after: usize| pattern[after..].iter().position(|&other| other == kind).map(|place| place + after);
+    let place = |kind: u32, after: usize| {
+        pattern[after..].iter().position(|&other| other == kind).map(|place| place + after)
+    };
     let first = place(i.min(j), 0);
     let second = first.and_then(|first| place(i.max(j), first + 1));
     match (first, second) {

@@ -18,7 +18,7 @@ use crate::pattern_master::PatternMaster;
 use crate::pattern_space::PatternSpace;
 use crate::pricing::Pricing;
 use crate::pricing_table::Prices;
-use crate::subset_sum_fill::{fill_tries, subset_sum_fill};
+use crate::subset_sum_fill::{FillTry, fill_tries, subset_sum_fill};
 use crate::types::{Pattern, Types};
 
 /// Values above this are fixed at once.
@@ -43,10 +43,14 @@ pub(crate) struct Dive<'a> {
 
 impl Dive<'_> {
     /// A packing, or `None`.
-    pub(crate) fn run(&self, stream: &Stream, stop: &(dyn Fn() -> bool + Sync)) -> Result<Option<Vec<Pattern>>, PackError> {
+    pub(crate) fn run(
+        &self,
+        stream: &Stream,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Vec<Pattern>>, PackError> {
         let (mut draws, mut fixed) = (stream.child(0), Vec::new());
         let mut left = self.types.clone();
-        let mut space = self.space(&left, self.bins);
+        let mut space = patterns_of(&left, self.bins);
         let mut master = PatternMaster::new(&space, 0)?;
         master.add(&space, self.patterns.iter().filter(|pattern| space.holds(pattern)).cloned())?;
         let mut pricing = Pricing::new(self.table_bytes);
@@ -56,7 +60,7 @@ impl Dive<'_> {
                 return Ok(None);
             }
             for attempt in fill_tries(&stream.child(1 + fixed.len() as u64), 60).take(FILLS) {
-                if let Some(rest) = self.fill(&left, attempt, bins, stop) {
+                if let Some(rest) = fill(&left, attempt, bins, stop) {
                     fixed.extend(rest);
                     return Ok(Some(fixed));
                 }
@@ -68,7 +72,10 @@ impl Dive<'_> {
                     let taken = available(&left, &pattern);
                     let rest = left.total() - u128::from(left.load(&taken));
                     let bins = self.bins - fixed.len() as u64;
-                    if taken.is_empty() || bins == 0 || rest > u128::from(bins - 1) * u128::from(left.capacity) {
+                    if taken.is_empty()
+                        || bins == 0
+                        || rest > u128::from(bins - 1) * u128::from(left.capacity)
+                    {
                         break;
                     }
                     taken.iter().for_each(|&kind| left.demands[kind as usize] -= 1);
@@ -78,17 +85,10 @@ impl Dive<'_> {
             if fixed.len() == before {
                 return Ok(None);
             }
-            space = self.space(&left, self.bins - fixed.len() as u64);
+            space = patterns_of(&left, self.bins - fixed.len() as u64);
             master.restrict(&space)?;
         }
         Ok(Some(fixed))
-    }
-
-    /// Patterns of the items left, in so many bins.
-    fn space(&self, left: &Types, bins: u64) -> PatternSpace {
-        let waste = u128::from(bins) * u128::from(left.capacity) - left.total();
-        let slack = waste.min(left.capacity.into()) as u64;
-        PatternSpace { slack, ..PatternSpace::of_types(left, left.len()) }
     }
 
     /// Generates patterns until the linear program needs no more than so many bins; false if it does need more.
@@ -107,7 +107,12 @@ impl Dive<'_> {
                 return Ok(true);
             }
             let weights: Vec<i64> = solved.duals.iter().map(|&dual| scaled(dual, one)).collect();
-            let priced = pricing.price(space, &Prices { weights: &weights, cuts: &[], room: 0 }, one + (one >> IMPROVING), stop);
+            let priced = pricing.price(
+                space,
+                &Prices { weights: &weights, cuts: &[], room: 0 },
+                one + (one >> IMPROVING),
+                stop,
+            );
             if stop() || master.add(space, priced.patterns)? == 0 {
                 return Ok(false);
             }
@@ -119,36 +124,31 @@ impl Dive<'_> {
     fn choose(&self, solution: Vec<(Pattern, f64)>, draws: &mut Stream) -> Vec<(Pattern, u64)> {
         let mut ranked: Vec<(f64, Pattern, f64)> = solution
             .into_iter()
-            .map(|(pattern, value)| (value + if self.random { 0.3 * draws.unit() } else { 0.0 }, pattern, value))
+            .map(|(pattern, value)| {
+                (value + if self.random { 0.3 * draws.unit() } else { 0.0 }, pattern, value)
+            })
             .collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let copies = |(place, (_, pattern, value)): (usize, (f64, Pattern, f64))| {
-            let least = if value > FIXED || place == 0 { 1 } else { 0 };
+            let least = u64::from(value > FIXED || place == 0);
             (pattern, ((value + 1e-6) as u64).max(least))
         };
         ranked.into_iter().enumerate().map(copies).collect()
     }
+}
 
-    /// A fill of the items left, types numbered as before.
-    fn fill(
-        &self,
-        left: &Types,
-        attempt: crate::FillTry,
-        bins: u64,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Option<Vec<Pattern>> {
-        let kinds: Vec<usize> = (0..left.len()).filter(|&kind| left.demands[kind] > 0).collect();
-        let part = Types {
-            capacity: left.capacity,
-            max_items: left.max_items,
-            sizes: kinds.iter().map(|&kind| left.sizes[kind]).collect(),
-            demands: kinds.iter().map(|&kind| left.demands[kind]).collect(),
-            members: Vec::new(),
-        };
-        let filled = subset_sum_fill(&part, attempt, bins, stop)?;
-        let named = filled.into_iter().map(|bin| bin.into_iter().map(|place| kinds[place as usize] as u32).collect());
-        Some(named.collect())
-    }
+/// Patterns of the items left, in so many bins.
+fn patterns_of(left: &Types, bins: u64) -> PatternSpace {
+    let waste = u128::from(bins) * u128::from(left.capacity) - left.total();
+    let slack = waste.min(left.capacity.into()) as u64;
+    PatternSpace { slack, ..PatternSpace::of_types(left, left.len()) }
+}
+
+/// A fill of the items left, types numbered as before.
+fn fill(left: &Types, attempt: FillTry, bins: u64, stop: &(dyn Fn() -> bool + Sync)) -> Option<Vec<Pattern>> {
+    let (part, kinds) = left.part((0..).zip(left.demands.iter().copied()));
+    let filled = subset_sum_fill(&part, attempt, bins, stop)?;
+    Some(filled.into_iter().map(|bin| bin.into_iter().map(|place| kinds[place as usize]).collect()).collect())
 }
 
 /// The part of a pattern that is left.

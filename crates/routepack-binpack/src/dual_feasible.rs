@@ -64,11 +64,13 @@ pub fn dual_feasible_bound(types: &Types, enough: u64) -> Option<Bound> {
 
     let mut best: Option<(u64, Function, u64)> = None;
     for &threshold in &thresholds {
-        let sizes: Vec<u64> = types.sizes.iter().map(|&size| threshold_weight(size, threshold, capacity)).collect();
+        let sizes: Vec<u64> =
+            types.sizes.iter().map(|&size| threshold_weight(size, threshold, capacity)).collect();
         for &function in &functions {
             let most = function.of(capacity, capacity);
             let terms = sizes.iter().zip(&types.demands);
-            let total: u128 = terms.map(|(&size, &demand)| function.of(size, capacity) * u128::from(demand)).sum();
+            let total: u128 =
+                terms.map(|(&size, &demand)| function.of(size, capacity) * u128::from(demand)).sum();
             let cells = total.div_ceil(most.max(1)) as u64;
             if best.is_none_or(|best| cells > best.0) {
                 best = Some((cells, function, threshold));
@@ -83,7 +85,8 @@ pub fn dual_feasible_bound(types: &Types, enough: u64) -> Option<Bound> {
 
 fn bound(types: &Types, function: Function, threshold: u64) -> Bound {
     let capacity = types.capacity;
-    let weights = types.sizes.iter().map(|&size| function.of(threshold_weight(size, threshold, capacity), capacity));
+    let weights =
+        types.sizes.iter().map(|&size| function.of(threshold_weight(size, threshold, capacity), capacity));
     let name = match function {
         Function::U(k) => format!("u({k})"),
         Function::Ccm(step) => format!("CCM({step})"),
@@ -120,7 +123,10 @@ mod tests {
                         let take = |size| best[(room - size) as usize] + weight(size);
                         best[room as usize] = (1..=room).map(take).max().unwrap();
                     }
-                    assert!(best[capacity as usize] <= function.of(capacity, capacity), "{function:?} {threshold} {capacity}");
+                    assert!(
+                        best[capacity as usize] <= function.of(capacity, capacity),
+                        "{function:?} {threshold} {capacity}"
+                    );
                 }
             }
         }

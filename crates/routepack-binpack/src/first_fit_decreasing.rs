@@ -69,7 +69,8 @@ mod tests {
         for item in decreasing(sizes) {
             let fits = |bin: &Vec<u32>| {
                 let load: u64 = bin.iter().map(|&other| sizes[other as usize]).sum();
-                load + sizes[item as usize] <= capacity && max_items.is_none_or(|limit| bin.len() < limit as usize)
+                load + sizes[item as usize] <= capacity
+                    && max_items.is_none_or(|limit| bin.len() < limit as usize)
             };
             match bins.iter().position(fits) {
                 Some(bin) => bins[bin].push(item),

@@ -36,16 +36,12 @@ pub fn l2_bound(types: &Types) -> Bound {
             best = (cells, Some(threshold));
         }
     }
-    match best.1 {
-        Some(threshold) => {
-            let weights = types.sizes.iter().map(|&size| u128::from(threshold_weight(size, threshold, capacity)));
-            Bound::by_weights(types, weights.collect(), capacity.into(), format!("L2 at threshold {threshold}"))
-        }
-        None => {
-            let weights = (0..types.len()).map(|kind| u128::from(kind < halves)).collect();
-            Bound::by_weights(types, weights, 1, "items above half the capacity")
-        }
-    }
+    let Some(threshold) = best.1 else {
+        let weights = (0..types.len()).map(|kind| u128::from(kind < halves)).collect();
+        return Bound::by_weights(types, weights, 1, "items above half the capacity");
+    };
+    let weights = types.sizes.iter().map(|&size| u128::from(threshold_weight(size, threshold, capacity)));
+    Bound::by_weights(types, weights.collect(), capacity.into(), format!("L2 at threshold {threshold}"))
 }
 
 /// f_α(w): C above C − α, w down to α, 0 below.

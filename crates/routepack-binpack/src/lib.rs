@@ -20,10 +20,10 @@ mod pricing_search;
 mod pricing_table;
 mod program;
 mod repack;
-mod subset_sum;
-mod subset_sum_fill;
 mod restricted_program;
 mod subset_row_cuts;
+mod subset_sum;
+mod subset_sum_fill;
 mod types;
 mod volume;
 

@@ -26,7 +26,8 @@ pub struct PackOptions {
     pub fill_tries: u32,
     /// Candidates considered for the rest of a bin (items); 1 to 1000.
     pub fill_window: u32,
-    /// Repackings of a few bins tried after the fills, for every bin of the packing (packings of a few bins).
+    /// Repackings of a few bins without success after which repacking ends, for every bin of the packing (packings of a
+    /// few bins).
     pub repack_tries: u32,
     /// Rounds of column generation at the root (linear programs); 0 does without.
     pub column_rounds: u32,
@@ -52,7 +53,7 @@ impl Default for PackOptions {
             goal: Goal::Rows,
             fill_tries: 30,
             fill_window: 60,
-            repack_tries: 50,
+            repack_tries: 20,
             column_rounds: 1000,
             column_types: 600,
             table_bytes: 1 << 29,
@@ -80,7 +81,11 @@ impl PackOptions {
         ];
         for (name, value) in at_least_one {
             if value == 0 {
-                return Err(PackError::Option { name, value: value.to_string(), allowed: "must be at least 1" });
+                return Err(PackError::Option {
+                    name,
+                    value: value.to_string(),
+                    allowed: "must be at least 1",
+                });
             }
         }
         if !(1..=1000).contains(&self.fill_window) {

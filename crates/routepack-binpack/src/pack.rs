@@ -247,7 +247,8 @@ impl<'a> Search<'a> {
     fn improve_by_repacking(&mut self, times: u32) {
         if !self.over() {
             let stream = self.stream.child(1).child(times.into());
-            let tries = self.options.repack_tries.saturating_mul(times).saturating_mul(self.best.len() as u32);
+            let tries =
+                self.options.repack_tries.saturating_mul(times).saturating_mul(self.best.len() as u32);
             let bins = repack(self.types, &self.best, self.aim(), tries, &stream, self.stop);
             self.offer(bins, "repacking");
         }
@@ -354,7 +355,8 @@ impl<'a> Search<'a> {
             Some((_, checked)) if checked.steps > RECHECKED && (self.stop)() => checked,
             _ => {
                 let checked = check(self.statement, &certificate, &self.check_limits());
-                checked.map_err(|source| PackError::Certificate { method: self.bound.method.clone(), source })?
+                checked
+                    .map_err(|source| PackError::Certificate { method: self.bound.method.clone(), source })?
             }
         };
         Ok(Packed {

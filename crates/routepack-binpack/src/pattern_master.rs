@@ -36,20 +36,34 @@ impl PatternMaster {
         let place = (volume > 0).then_some(demands.len());
         demands.extend(place.map(|_| volume as f64 / space.capacity as f64));
         let mut master = CoverMaster::new(Backend::default(), &demands)?;
-        master.add_columns((0..demands.len()).map(|place| Column::new(ARTIFICIAL, vec![(place, 1.0)])).collect())?;
+        master.add_columns(
+            (0..demands.len()).map(|place| Column::new(ARTIFICIAL, vec![(place, 1.0)])).collect(),
+        )?;
         let patterns = vec![Pattern::new(); demands.len()];
-        Ok(Self { master, patterns, known: HashSet::new(), capacity: space.capacity, volume: place, cuts: Vec::new() })
+        Ok(Self {
+            master,
+            patterns,
+            known: HashSet::new(),
+            capacity: space.capacity,
+            volume: place,
+            cuts: Vec::new(),
+        })
     }
 
     /// Adds the patterns that are not there yet; returns how many.
-    pub(crate) fn add(&mut self, space: &PatternSpace, patterns: impl IntoIterator<Item = Pattern>) -> Result<usize, PackError> {
+    pub(crate) fn add(
+        &mut self,
+        space: &PatternSpace,
+        patterns: impl IntoIterator<Item = Pattern>,
+    ) -> Result<usize, PackError> {
         let mut columns = Vec::new();
         for pattern in patterns {
             if pattern.is_empty() || !self.known.insert(pattern.clone()) {
                 continue;
             }
             let same = pattern.chunk_by(|a, b| a == b);
-            let mut covers: Vec<(usize, f64)> = same.map(|same| (same[0] as usize, same.len() as f64)).collect();
+            let mut covers: Vec<(usize, f64)> =
+                same.map(|same| (same[0] as usize, same.len() as f64)).collect();
             if let Some(place) = self.volume {
                 let load: u64 = pattern.iter().map(|&kind| space.sizes[kind as usize]).sum();
                 covers.push((place, (self.capacity - load) as f64 / self.capacity as f64));
@@ -67,7 +81,10 @@ impl PatternMaster {
     }
 
     /// Solves it; `None` if stopped.
-    pub(crate) fn solve(&mut self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Option<MasterSolved>, PackError> {
+    pub(crate) fn solve(
+        &mut self,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<MasterSolved>, PackError> {
         let solved = self.master.solve_until(stop)?;
         Ok((solved.status == MasterStatus::Optimal).then_some(solved))
     }
@@ -87,8 +104,10 @@ impl PatternMaster {
 
     /// The patterns in increasing order of reduced cost.
     pub(crate) fn ranked(&self, solved: &MasterSolved) -> Vec<Pattern> {
-        let columns = self.master.columns().iter().zip(&self.patterns).filter(|(_, pattern)| !pattern.is_empty());
-        let mut ranked: Vec<_> = columns.map(|(column, pattern)| (column.reduced_cost(solved), pattern)).collect();
+        let columns =
+            self.master.columns().iter().zip(&self.patterns).filter(|(_, pattern)| !pattern.is_empty());
+        let mut ranked: Vec<_> =
+            columns.map(|(column, pattern)| (column.reduced_cost(solved), pattern)).collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(b.1)));
         ranked.into_iter().map(|(_, pattern)| pattern.clone()).collect()
     }
@@ -101,11 +120,12 @@ impl PatternMaster {
     /// Takes over changed demands and slack: patterns the space does not hold leave.
     pub(crate) fn restrict(&mut self, space: &PatternSpace) -> Result<(), PackError> {
         for (place, &demand) in space.demands.iter().enumerate() {
-            if self.master.demands()[place] != f64::from(demand) {
+            if self.master.demands()[place] as u32 != demand {
                 self.master.change_demand(place, f64::from(demand))?;
             }
         }
-        let keep: Vec<bool> = self.patterns.iter().map(|pattern| pattern.is_empty() || space.holds(pattern)).collect();
+        let keep: Vec<bool> =
+            self.patterns.iter().map(|pattern| pattern.is_empty() || space.holds(pattern)).collect();
         if keep.contains(&false) {
             self.master.retain_columns(|column, _| keep[column])?;
             let mut kept = keep.iter();
@@ -118,7 +138,10 @@ impl PatternMaster {
     pub(crate) fn add_cut(&mut self, cut: Cut, demands: &[u32]) -> Result<(), PackError> {
         let values = self.patterns.iter().map(|pattern| coefficient(&cut, pattern)).enumerate();
         let coefficients = values.filter(|&(_, value)| value > 0.0).collect();
-        let parts = cut.multipliers.iter().map(|&(kind, multiplier)| u64::from(multiplier) * u64::from(demands[kind as usize]));
+        let parts = cut
+            .multipliers
+            .iter()
+            .map(|&(kind, multiplier)| u64::from(multiplier) * u64::from(demands[kind as usize]));
         let bound = (parts.sum::<u64>() / u64::from(cut.denominator)) as f64;
         self.master.add_cut(&routepack_lp::Cut { coefficients, relation: Relation::AtMost, bound })?;
         self.cuts.push(cut);

@@ -17,18 +17,27 @@ pub(crate) fn search_patterns(
     how: Collect,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Collected {
-    let mut order: Vec<u32> =
-        space.order.iter().copied().filter(|&kind| prices.weights[kind as usize] > 0 || space.slack < space.capacity).collect();
-    let density = |kind: u32| (i128::from(prices.weights[kind as usize]), i128::from(space.sizes[kind as usize]));
+    let mut order: Vec<u32> = space
+        .order
+        .iter()
+        .copied()
+        .filter(|&kind| prices.weights[kind as usize] > 0 || space.slack < space.capacity)
+        .collect();
+    let density =
+        |kind: u32| (i128::from(prices.weights[kind as usize]), i128::from(space.sizes[kind as usize]));
     order.sort_by(|&a, &b| (density(b).0 * density(a).1).cmp(&(density(a).0 * density(b).1)).then(a.cmp(&b)));
     let mut rest = vec![0_u128; order.len() + 1];
     for (place, &kind) in order.iter().enumerate().rev() {
-        rest[place] = rest[place + 1] + u128::from(space.sizes[kind as usize]) * u128::from(space.copies[kind as usize]);
+        rest[place] = rest[place + 1]
+            + u128::from(space.sizes[kind as usize]) * u128::from(space.copies[kind as usize]);
     }
     let num_types = space.sizes.len();
     let mut cuts_of = vec![Vec::new(); num_types];
     for (cut, terms) in prices.cuts.iter().enumerate() {
-        terms.multipliers.iter().for_each(|&(kind, multiplier)| cuts_of[kind as usize].push((cut, multiplier)));
+        terms
+            .multipliers
+            .iter()
+            .for_each(|&(kind, multiplier)| cuts_of[kind as usize].push((cut, multiplier)));
     }
     let mut search = Search {
         space,
@@ -69,7 +78,8 @@ impl Search<'_> {
     fn bound(&self, place: usize, mut room: u64) -> i128 {
         let mut value = 0;
         for &kind in &self.order[place..] {
-            let (size, weight) = (self.space.sizes[kind as usize], i128::from(self.prices.weights[kind as usize]));
+            let (size, weight) =
+                (self.space.sizes[kind as usize], i128::from(self.prices.weights[kind as usize]));
             let pays = self.pays(size);
             if weight <= pays {
                 break;
@@ -78,7 +88,9 @@ impl Search<'_> {
             value += weight * i128::from(copies);
             room -= size * copies;
             if copies < u64::from(self.space.copies[kind as usize]) {
-                return value + (weight * i128::from(room)).div_euclid(i128::from(size)).max(self.pays(room)) + 1;
+                return value
+                    + (weight * i128::from(room)).div_euclid(i128::from(size)).max(self.pays(room))
+                    + 1;
             }
         }
         value + self.pays(room)
@@ -116,11 +128,21 @@ impl Search<'_> {
                 most = 0;
             }
             for copies in (1..=most).rev() {
-                let after = value + i128::from(self.prices.weights[kind]) * i128::from(copies) - self.charge(kind, copies);
+                let after = value + i128::from(self.prices.weights[kind]) * i128::from(copies)
+                    - self.charge(kind, copies);
                 self.taken.push((kind as u32, copies));
-                self.cuts_of[kind].iter().for_each(|&(cut, multiplier)| self.sums[cut] += multiplier * copies);
-                self.descend(place, room - size * u64::from(copies), places - self.space.counts[kind] * copies, after);
-                self.cuts_of[kind].iter().for_each(|&(cut, multiplier)| self.sums[cut] -= multiplier * copies);
+                self.cuts_of[kind]
+                    .iter()
+                    .for_each(|&(cut, multiplier)| self.sums[cut] += multiplier * copies);
+                self.descend(
+                    place,
+                    room - size * u64::from(copies),
+                    places - self.space.counts[kind] * copies,
+                    after,
+                );
+                self.cuts_of[kind]
+                    .iter()
+                    .for_each(|&(cut, multiplier)| self.sums[cut] -= multiplier * copies);
                 self.taken.pop();
                 if let Some(usage) = self.how.usage {
                     let over = |&(kind, _): &(u32, u32)| {
@@ -182,14 +204,20 @@ mod tests {
         let value = |pattern: &Vec<u32>| {
             let weights: i64 = pattern.iter().map(|&kind| prices.weights[kind as usize]).sum();
             let charges = prices.cuts.iter().map(|cut| {
-                let terms = pattern.iter().flat_map(|kind| cut.multipliers.iter().filter(move |term| term.0 == *kind));
+                let terms = pattern
+                    .iter()
+                    .flat_map(|kind| cut.multipliers.iter().filter(move |term| term.0 == *kind));
                 let sum: u32 = terms.map(|term| term.1).sum();
                 cut.scale as i64 * i64::from(sum / cut.denominator)
             });
             let empty = space.capacity - pattern.iter().map(|&kind| space.sizes[kind as usize]).sum::<u64>();
             weights - charges.sum::<i64>() + ((u128::from(prices.room) * u128::from(empty)) >> 32) as i64
         };
-        patterns.into_iter().map(|pattern| (value(&pattern), pattern)).map(|(value, pattern)| (pattern, value)).collect()
+        patterns
+            .into_iter()
+            .map(|pattern| (value(&pattern), pattern))
+            .map(|(value, pattern)| (pattern, value))
+            .collect()
     }
 
     proptest! {

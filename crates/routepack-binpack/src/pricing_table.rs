@@ -121,7 +121,6 @@ impl<'a> PricingTable<'a> {
                     let source = count.checked_sub(rise * part).map(|count| count * plane);
                     let shift = if source.is_some() { size * part } else { plane };
                     if left == copies {
-                        let before = &before[..];
                         to[..shift].copy_from_slice(&before[count * plane..][..shift]);
                         let from = &before[source.unwrap_or(0)..];
                         larger(&mut to[shift..], &before[count * plane + shift..], from, value);
@@ -148,7 +147,10 @@ impl<'a> PricingTable<'a> {
         let num_types = self.space.sizes.len();
         let mut cuts_of = vec![Vec::new(); num_types];
         for (cut, terms) in prices.cuts.iter().enumerate() {
-            terms.multipliers.iter().for_each(|&(kind, multiplier)| cuts_of[kind as usize].push((cut, multiplier)));
+            terms
+                .multipliers
+                .iter()
+                .for_each(|&(kind, multiplier)| cuts_of[kind as usize].push((cut, multiplier)));
         }
         let mut walk = Walk {
             table: self,
@@ -199,7 +201,9 @@ impl Walk<'_> {
             if self.steps.is_multiple_of(ASK) && (self.stop)() {
                 self.steps = u64::MAX / 2;
             }
-            if self.steps > self.how.max_steps || value + table.bound(layer, room, places) <= self.how.threshold {
+            if self.steps > self.how.max_steps
+                || value + table.bound(layer, room, places) <= self.how.threshold
+            {
                 return;
             }
             if layer == 0 {
@@ -214,7 +218,8 @@ impl Walk<'_> {
             if self.how.usage.is_some_and(|usage| self.used[kind] >= usage * space.demands[kind]) {
                 most = 0;
             }
-            if most > 0 && self.taken.iter().any(|(other, _)| space.apart[kind].binary_search(other).is_ok()) {
+            if most > 0 && self.taken.iter().any(|(other, _)| space.apart[kind].binary_search(other).is_ok())
+            {
                 most = 0;
             }
             for copies in (1..=most).rev() {
@@ -224,12 +229,18 @@ impl Walk<'_> {
                     continue;
                 }
                 self.taken.push((kind as u32, copies));
-                self.cuts_of[kind].iter().for_each(|&(cut, multiplier)| self.sums[cut] += multiplier * copies);
+                self.cuts_of[kind]
+                    .iter()
+                    .for_each(|&(cut, multiplier)| self.sums[cut] += multiplier * copies);
                 self.descend(layer, room, places, after);
-                self.cuts_of[kind].iter().for_each(|&(cut, multiplier)| self.sums[cut] -= multiplier * copies);
+                self.cuts_of[kind]
+                    .iter()
+                    .for_each(|&(cut, multiplier)| self.sums[cut] -= multiplier * copies);
                 self.taken.pop();
                 if let Some(usage) = self.how.usage {
-                    let over = |&(kind, _): &(u32, u32)| self.used[kind as usize] >= 2 * usage * space.demands[kind as usize];
+                    let over = |&(kind, _): &(u32, u32)| {
+                        self.used[kind as usize] >= 2 * usage * space.demands[kind as usize]
+                    };
                     if self.taken.iter().any(over) {
                         return;
                     }
@@ -242,7 +253,8 @@ impl Walk<'_> {
     fn charge(&self, kind: usize, copies: u32) -> i64 {
         let charges = self.cuts_of[kind].iter().map(|&(cut, multiplier)| {
             let (before, cut) = (self.sums[cut], &self.prices.cuts[cut]);
-            cut.scale as i64 * i64::from((before + multiplier * copies) / cut.denominator - before / cut.denominator)
+            cut.scale as i64
+                * i64::from((before + multiplier * copies) / cut.denominator - before / cut.denominator)
         });
         charges.sum()
     }

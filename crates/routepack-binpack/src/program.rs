@@ -12,7 +12,7 @@ use routepack_lp::{Program, Relation, VariableId};
 
 use crate::types::{Pattern, Types};
 
-/// The assignment program with at most so many bins: min Σ y_b; y_b = 1 if bin b is used, x[i,b] = 1 if item i is in it.
+/// The assignment program with at most so many bins: min Σ y_b; y_b = 1 if bin b is used, x_ib = 1 if item i is in it.
 /// Bins are used in order, and item i only goes into the first i + 1 bins.
 pub fn assignment_program(statement: &Statement, bins: usize) -> Program {
     let mut program = Program::minimise("bin packing by assignment");
@@ -36,7 +36,8 @@ pub fn assignment_program(statement: &Statement, bins: usize) -> Program {
         let terms = load.chain([(used[bin], -(statement.capacity as f64))]);
         program.constrain(format!("load[{bin}]"), terms, Relation::AtMost, 0.0);
         if let Some(limit) = statement.max_items {
-            let terms = items.iter().map(|&(_, variable)| (variable, 1.0)).chain([(used[bin], -f64::from(limit))]);
+            let terms =
+                items.iter().map(|&(_, variable)| (variable, 1.0)).chain([(used[bin], -f64::from(limit))]);
             program.constrain(format!("count[{bin}]"), terms, Relation::AtMost, 0.0);
         }
     }

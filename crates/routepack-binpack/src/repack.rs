@@ -3,7 +3,7 @@
 //! Problem: from a packing, one with fewer bins. The emptiest bin and a few random ones are emptied and their items
 //! filled again by [`crate::subset_sum_fill`]; the new bins are kept if they are fewer, or as many and Σ load² is no
 //! smaller, so that the empty room gathers in one bin until that bin is gone.
-//! Complexity: O(tries · W·C/64).
+//! Complexity: O(tries · (bins + W·C/64)).
 //! References: ruin and recreate: G. Schrimpf, J. Schneider, H. Stamm-Wilbrandt, G. Dueck, J. Comput. Phys. 159 (2000),
 //! doi:10.1006/jcph.1999.6413; Σ load² for bins: E. Falkenauer, J. Heuristics 2 (1996), doi:10.1007/BF00226291.
 
@@ -12,7 +12,7 @@ use routepack_anneal::Stream;
 use crate::subset_sum_fill::{FillTry, subset_sum_fill};
 use crate::types::{Pattern, Types};
 
-/// Improves a packing until it has at most `wanted` bins, for so many tries.
+/// Improves a packing until it has at most `wanted` bins; gives up after so many tries without a larger Σ load².
 pub fn repack(
     types: &Types,
     bins: &[Pattern],
@@ -23,10 +23,9 @@ pub fn repack(
 ) -> Vec<Pattern> {
     let mut bins: Vec<(u64, Pattern)> = bins.iter().map(|bin| (types.load(bin), bin.clone())).collect();
     let mut draws = stream.child(0);
-    for number in 1..=u64::from(tries) {
-        if bins.len() as u64 <= wanted || bins.len() < 2 || stop() {
-            break;
-        }
+    let (mut number, mut last) = (0, 0);
+    while bins.len() as u64 > wanted && bins.len() > 1 && number - last < u64::from(tries) && !stop() {
+        number += 1;
         // The emptied bins to the end: the emptiest, and others, each the emptiest of some drawn.
         let emptied = (2 + draws.index(4)).min(bins.len());
         let drawing = [1, 3][draws.index(2)];
@@ -42,31 +41,33 @@ pub fn repack(
         let few = bins.split_off(bins.len() - emptied).into_iter().map(|bin| bin.1).collect();
         let chance = [0.0, 0.1, 0.3][draws.index(3)];
         let attempt = FillTry { window: 60, waste: 0.0, chance, stream: stream.child(number) };
-        bins.extend(refill(types, few, attempt).into_iter().map(|bin| (types.load(&bin), bin)));
+        let (again, better) = refill(types, few, attempt);
+        bins.extend(again.into_iter().map(|bin| (types.load(&bin), bin)));
+        if better {
+            last = number;
+        }
     }
     bins.into_iter().map(|bin| bin.1).collect()
 }
 
-/// The items of a few bins filled again; the bins themselves if that is worse.
-fn refill(types: &Types, few: Vec<Pattern>, attempt: FillTry) -> Vec<Pattern> {
+/// The items of a few bins filled again, and whether that is better; the bins themselves if it is worse.
+fn refill(types: &Types, few: Vec<Pattern>, attempt: FillTry) -> (Vec<Pattern>, bool) {
     let mut items: Vec<u32> = few.iter().flatten().copied().collect();
     items.sort_unstable();
-    let kinds: Vec<u32> = items.chunk_by(|a, b| a == b).map(|same| same[0]).collect();
-    let part = Types {
-        capacity: types.capacity,
-        max_items: types.max_items,
-        sizes: kinds.iter().map(|&kind| types.sizes[kind as usize]).collect(),
-        demands: items.chunk_by(|a, b| a == b).map(|same| same.len() as u32).collect(),
-        members: Vec::new(),
-    };
+    let same = items.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32));
+    let (part, kinds) = types.part(same);
     let squares = |types: &Types, bins: &[Pattern]| -> u128 {
         bins.iter().map(|bin| u128::from(types.load(bin)).pow(2)).fold(0, u128::saturating_add)
     };
+    let before = squares(types, &few);
     match subset_sum_fill(&part, attempt, few.len() as u64, &|| false) {
-        Some(again) if again.len() < few.len() || squares(&part, &again) >= squares(types, &few) => {
-            again.into_iter().map(|bin| bin.into_iter().map(|place| kinds[place as usize]).collect()).collect()
+        Some(again) if again.len() < few.len() || squares(&part, &again) >= before => {
+            let better = again.len() < few.len() || squares(&part, &again) > before;
+            let named =
+                again.into_iter().map(|bin| bin.into_iter().map(|place| kinds[place as usize]).collect());
+            (named.collect(), better)
         }
-        _ => few,
+        _ => (few, false),
     }
 }
 

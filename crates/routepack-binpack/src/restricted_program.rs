@@ -21,7 +21,8 @@ pub(crate) fn pack_by_patterns(
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Vec<Pattern>>, PackError> {
     let mut program = pattern_program(types, patterns);
-    let variables: Vec<_> = program.constraints().iter().flat_map(|cover| cover.terms.iter().map(|term| term.0)).collect();
+    let variables: Vec<_> =
+        program.constraints().iter().flat_map(|cover| cover.terms.iter().map(|term| term.0)).collect();
     let mut all = variables;
     all.sort_unstable();
     all.dedup();

@@ -62,7 +62,8 @@ pub(crate) fn subset_row_cuts(solution: &[(Pattern, f64)], demands: &[u32]) -> V
 
 /// Σ x over the patterns that hold two or more of the triple.
 fn value(triple: &[u32; 3], solution: &[(Pattern, f64)], patterns_of: &[Vec<usize>]) -> f64 {
-    let mut places: Vec<usize> = triple.iter().flat_map(|&kind| &patterns_of[kind as usize]).copied().collect();
+    let mut places: Vec<usize> =
+        triple.iter().flat_map(|&kind| &patterns_of[kind as usize]).copied().collect();
     places.sort_unstable();
     places.chunk_by(|a, b| a == b).filter(|same| same.len() >= 2).map(|same| solution[same[0]].1).sum()
 }

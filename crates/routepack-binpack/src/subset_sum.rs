@@ -53,7 +53,13 @@ impl SubsetSum {
         }
     }
 
-    fn by_bits(&mut self, sizes: &[u64], room: u64, waste: u64, passes: &mut dyn FnMut() -> bool) -> Vec<usize> {
+    fn by_bits(
+        &mut self,
+        sizes: &[u64],
+        room: u64,
+        waste: u64,
+        passes: &mut dyn FnMut() -> bool,
+    ) -> Vec<usize> {
         let width = room as usize / 64 + 1;
         self.bits.clear();
         self.bits.resize(width * (sizes.len() + 1), 0);
@@ -76,11 +82,13 @@ impl SubsetSum {
         }
         let largest = |j: usize, sum: u64| largest_bit(&self.bits[width * j..width * (j + 1)], sum);
         let reaches = |j: usize, low: u64, high: u64| largest(j, high).is_some_and(|sum| sum >= low);
-        let (mut low, mut high) = (largest(0, room).expect("the empty subset has sum 0").min(room - waste.min(room)), room);
+        let (mut low, mut high) =
+            (largest(0, room).expect("the empty subset has sum 0").min(room - waste.min(room)), room);
         let mut chosen = Vec::new();
         for (j, &size) in sizes.iter().enumerate() {
             let taken = low.saturating_sub(size);
-            if size <= high && reaches(j + 1, taken, high - size) && !(reaches(j + 1, low, high) && passes()) {
+            if size <= high && reaches(j + 1, taken, high - size) && !(reaches(j + 1, low, high) && passes())
+            {
                 chosen.push(j);
                 (low, high) = (taken, high - size);
             }
@@ -106,7 +114,10 @@ impl SubsetSum {
             let (to, from) = (&mut low[width * j..], &high[..width]);
             to.copy_from_slice(from);
             if size <= room {
-                to[size as usize..].iter_mut().zip(from).for_each(|(to, from)| *to = (*to).min(from.saturating_add(1)));
+                to[size as usize..]
+                    .iter_mut()
+                    .zip(from)
+                    .for_each(|(to, from)| *to = (*to).min(from.saturating_add(1)));
             }
         }
         let largest = |j: usize, sum: u64, limit: usize| {
@@ -145,7 +156,9 @@ fn largest_bit(bits: &[u64], end: u64) -> Option<u64> {
 fn sums(sizes: &[u64], room: u64, limit: usize) -> Vec<(u64, u32)> {
     let mut all = vec![(0, 0)];
     for (j, &size) in sizes.iter().enumerate() {
-        let fits = |&&(sum, set): &&(u64, u32)| sum <= room.saturating_sub(size) && (set.count_ones() as usize) < limit;
+        let fits = |&&(sum, set): &&(u64, u32)| {
+            sum <= room.saturating_sub(size) && (set.count_ones() as usize) < limit
+        };
         let grown: Vec<_> = if size > room {
             Vec::new()
         } else {

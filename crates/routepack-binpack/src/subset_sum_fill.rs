@@ -36,12 +36,19 @@ pub struct FillTry {
 
 /// Fills bins until all items are packed; `None` if more than `allowed` bins are needed or `stop` says so.
 /// The patterns hold every item exactly once.
-pub fn subset_sum_fill(types: &Types, attempt: FillTry, allowed: u64, stop: &(dyn Fn() -> bool + Sync)) -> Option<Vec<Pattern>> {
+pub fn subset_sum_fill(
+    types: &Types,
+    attempt: FillTry,
+    allowed: u64,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Option<Vec<Pattern>> {
     let mut filler = Filler::new(types, attempt);
     let mut bins = Vec::new();
     while filler.num_left > 0 {
         let needed = bins.len() as u128 + filler.volume.div_ceil(u128::from(types.capacity));
-        let crowded = types.max_items.is_some_and(|limit| filler.num_left > (allowed - bins.len() as u64) * u64::from(limit));
+        let crowded = types
+            .max_items
+            .is_some_and(|limit| filler.num_left > (allowed - bins.len() as u64) * u64::from(limit));
         if needed > u128::from(allowed) || crowded || stop() {
             return None;
         }

@@ -47,6 +47,15 @@ impl Types {
         Ok(types)
     }
 
+    /// Some of the types with other demands, without members; and which they are. `demands`: (type, items).
+    pub(crate) fn part(&self, demands: impl Iterator<Item = (u32, u32)>) -> (Self, Vec<u32>) {
+        let (kinds, demands): (Vec<u32>, Vec<u32>) = demands.filter(|&(_, demand)| demand > 0).unzip();
+        let sizes = kinds.iter().map(|&kind| self.sizes[kind as usize]).collect();
+        let part =
+            Self { capacity: self.capacity, max_items: self.max_items, sizes, demands, members: Vec::new() };
+        (part, kinds)
+    }
+
     /// Number of types.
     pub fn len(&self) -> usize {
         self.sizes.len()
@@ -64,12 +73,20 @@ impl Types {
 
     /// Total size of all items.
     pub fn total(&self) -> u128 {
-        self.sizes.iter().zip(&self.demands).map(|(&size, &demand)| u128::from(size) * u128::from(demand)).sum()
+        self.sizes
+            .iter()
+            .zip(&self.demands)
+            .map(|(&size, &demand)| u128::from(size) * u128::from(demand))
+            .sum()
     }
 
     /// Σ demand · weight, for `weights` of all types.
     pub fn total_weight(&self, weights: &[u64]) -> u128 {
-        weights.iter().zip(&self.demands).map(|(&weight, &demand)| u128::from(weight) * u128::from(demand)).sum()
+        weights
+            .iter()
+            .zip(&self.demands)
+            .map(|(&weight, &demand)| u128::from(weight) * u128::from(demand))
+            .sum()
     }
 
     /// The most items that fit in one bin by size alone: the smallest ones.
@@ -116,7 +133,10 @@ impl Types {
             items.collect()
         });
         let bins = bins.collect();
-        assert!(next.iter().zip(&self.demands).all(|(&given, &demand)| given == demand as usize), "a packing holds every item once");
+        assert!(
+            next.iter().zip(&self.demands).all(|(&given, &demand)| given == demand as usize),
+            "a packing holds every item once"
+        );
         bins
     }
 

@@ -1,4 +1,5 @@
 //! Named cases: what trainers and solvers got wrong, and the edges.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -115,7 +116,8 @@ fn no_items_one_item_equal_items() {
 
 #[test]
 fn limits_on_items() {
-    let statement = |sizes: Vec<u64>, limit| Statement { max_items: Some(limit), ..Statement::bins(sizes, 100) };
+    let statement =
+        |sizes: Vec<u64>, limit| Statement { max_items: Some(limit), ..Statement::bins(sizes, 100) };
     assert_eq!(settle(&statement(vec![1; 10], 3), Goal::Cells).cells, 4);
     assert_eq!(settle(&statement(vec![1; 10], 3), Goal::Cells).proved_by, "count");
     // By size 2, by count 2, by both 3: each large one leaves room for one small one only.
@@ -150,12 +152,17 @@ fn capacities_past_tables() {
     // Three bins exactly full, of a capacity no table can hold.
     let capacity = 1_367_814_434_311_377;
     let part = |shares: &[u64]| -> Vec<u64> {
-        let mut sizes: Vec<u64> = shares.iter().map(|share| capacity / 1000 * share + share * share * 7919).collect();
+        let mut sizes: Vec<u64> =
+            shares.iter().map(|share| capacity / 1000 * share + share * share * 7919).collect();
         sizes.push(capacity - sizes.iter().sum::<u64>());
         sizes
     };
-    let sizes =
-        [part(&[211, 97, 163, 131, 59]), part(&[307, 151, 83, 47, 113, 71]), part(&[179, 137, 101, 89, 67, 61])].concat();
+    let sizes = [
+        part(&[211, 97, 163, 131, 59]),
+        part(&[307, 151, 83, 47, 113, 71]),
+        part(&[179, 137, 101, 89, 67, 61]),
+    ]
+    .concat();
     assert_eq!(cells(&sizes, capacity), 3);
 }
 
@@ -189,7 +196,9 @@ fn progress_never_gets_worse() {
     let sizes: Vec<u64> = (0..120).map(|item| 200 + (item * item * 37) % 301).collect();
     let mut seen = Vec::new();
     let options = PackOptions { goal: Goal::Cells, ..PackOptions::default() };
-    let packed = pack(&Statement::bins(sizes, 1000), &options, 3, &|| false, &mut |progress| seen.push(progress.clone()));
+    let packed = pack(&Statement::bins(sizes, 1000), &options, 3, &|| false, &mut |progress| {
+        seen.push(progress.clone());
+    });
     assert!(seen.is_sorted_by(|a, b| a.cells >= b.cells && a.cells_bound <= b.cells_bound));
     let last = seen.last().unwrap();
     let packed = packed.unwrap();

@@ -1,4 +1,5 @@
 //! The programs written out in models/ are what the code writes, and their optima are those of brute force.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
@@ -19,7 +20,11 @@ fn golden(name: &str, program: &Program) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, program.write_lp()).unwrap();
     }
-    assert_eq!(program.write_lp(), std::fs::read_to_string(&path).unwrap(), "{name}; UPDATE_GOLDEN=1 writes it");
+    assert_eq!(
+        program.write_lp(),
+        std::fs::read_to_string(&path).unwrap(),
+        "{name}; UPDATE_GOLDEN=1 writes it"
+    );
 }
 
 #[test]

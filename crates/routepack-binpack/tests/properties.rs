@@ -1,9 +1,10 @@
 //! Brute force on small instances, and laws.
+#![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use routepack_binpack::{
-    ColumnLimits, DecideLimits, Decided, Goal, PackOptions, Packed, Types, count_bound, decide, dual_feasible_bound,
-    generate_columns, l2_bound, pack, volume_bound,
+    ColumnLimits, DecideLimits, Decided, Goal, PackOptions, Packed, Types, count_bound, decide,
+    dual_feasible_bound, generate_columns, l2_bound, pack, volume_bound,
 };
 use routepack_certificate::{Limits, Statement, check};
 
