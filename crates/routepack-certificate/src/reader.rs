@@ -133,7 +133,7 @@ impl<R: BufRead> Reader<R> {
             return self.invalid("a leaf states its number of cuts, then a weight for every type");
         }
         let mut cuts = Vec::new();
-        for _ in 0..weights.remove(0) {
+        for _ in 0..self.number::<u64>(weights.remove(0).into())? {
             self.advance()?;
             self.meter.hold(2 * size_of::<Cut>() + size_of_val(&self.values[..]))?;
             let ("cut", [scale, denominator, pairs @ ..], 0) =
