@@ -48,10 +48,10 @@ fn write_window(path: &Path, batch: &Batch) -> Result<(), Failure> {
 }
 
 /// Runs `work` in a pool of this many threads; the ambient pool when absent.
-fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+fn in_pool<T: Send>(threads: Option<u16>, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
     let Some(threads) = threads else { return Ok(work()) };
     let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
+        .num_threads(usize::from(threads))
         .build()
         .map_err(|error| Failure::Input(format!("--threads {threads}: {error}")))?;
     Ok(pool.install(work))

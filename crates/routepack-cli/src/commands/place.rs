@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Threads; all processors by default. The answer does not depend on it.
-    #[arg(long)]
-    threads: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Print JSON.
     #[arg(long)]
     json: bool,

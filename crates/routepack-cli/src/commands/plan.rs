@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     deadline_ms: Option<u64>,
     /// Threads; all processors by default. The plan does not depend on it.
-    #[arg(long)]
-    threads: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// No progress bar.
     #[arg(short, long)]
     quiet: bool,
