@@ -40,13 +40,19 @@ impl Lengths {
                 Err(error) => return unreadable(format!("lengths, line {number}: {error}")),
             }
             let words = str::from_utf8(&line).unwrap_or("no text").split_ascii_whitespace();
-            let values: Result<Vec<u64>, _> = words.map(str::parse).collect();
+            let digits = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+            let values: Option<Vec<u64>> = words.map(|word| word.parse().ok().filter(|_| digits(word))).collect();
             match values.as_deref() {
-                Ok(&[]) => {}
-                Ok(&[one]) => lines.push((one, None)),
-                Ok(&[one, two]) => lines.push((one, Some(two))),
+                Some(&[]) => {}
+                Some(&[one]) => lines.push((one, None)),
+                Some(&[one, two]) => lines.push((one, Some(two))),
                 _ => return unreadable(format!("lengths, line {number}: not a length, or a size and its demand")),
             }
+        }
+        let pairs = lines.iter().filter(|line| line.1.is_some()).count();
+        let stated = matches!(lines[..], [(types, None), (_, None), ..] if types == pairs as u64);
+        if pairs > 0 && !(stated && lines.len() == pairs + 2) {
+            return unreadable("lengths: demands need m, the capacity, then m lines of size and demand".into());
         }
         Ok(Self { lines, pad_multiple })
     }
@@ -54,10 +60,10 @@ impl Lengths {
     /// The statement of a header about these lengths, or `None` if the header is about others.
     pub(crate) fn statement(&self, header: &[u128; 8], meter: &mut Meter) -> Result<Option<Statement>, CheckError> {
         let [_, items, _, _, capacity, max_items, slots, rows_multiple] = *header;
-        let stated = self.lines.len().checked_sub(2);
-        let benchmark = stated.filter(|&rest| self.lines[0] == (rest as u64, None) && self.lines[1].1.is_none());
-        let bodies = [Some((0, capacity)), benchmark.map(|_| (2, self.lines[1].0.into()))];
-        for (first, stated_capacity) in bodies.into_iter().flatten() {
+        let plain = self.lines.iter().all(|line| line.1.is_none()).then_some((0, capacity));
+        let stated = self.lines.len().checked_sub(2).filter(|&rest| self.lines[0] == (rest as u64, None));
+        let benchmark = stated.map(|_| (2, self.lines[1].0.into()));
+        for (first, stated_capacity) in [plain, benchmark].into_iter().flatten() {
             let lines = &self.lines[first..];
             let demands: u128 = lines.iter().map(|line| u128::from(line.1.unwrap_or(1))).sum();
             if demands != items || stated_capacity != capacity || items > u128::from(u32::MAX) {

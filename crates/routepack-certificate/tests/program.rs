@@ -95,6 +95,45 @@ fn the_exit_code_tells_the_four_outcomes_apart() {
     assert_eq!(run(&["--version"], "").1, format!("routepack-check {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// What is a file of lengths, by example; the certificate is about the lengths 3 and 3 in capacity 5.
+#[test]
+fn files_of_lengths_have_three_forms() {
+    let certificate = fixture("valid/witness-only.cert");
+    let forms = ["3\n3\n", "3\n3", " 3\t\r\n\n3\r\n", "03\n3\n", "2\n5\n3\n3\n", "1\n5\n3\t2\n", "2\n5\n3 1\n3 1\n"];
+    let others = [
+        "",
+        "3\n",
+        "3\n3\n3\n",
+        "3\n4\n",
+        "2\n6\n3\n3\n",
+        "1\n6\n3 2\n",
+        "3\n5\n3\n3\n",
+        "1\n5\n3 18446744073709551615\n",
+    ];
+    let malformed = [
+        "+3\n3\n",
+        "-3\n3\n",
+        "3 1\n3\n",
+        "3 2\n",
+        "3\n3 1 1\n",
+        "2 5\n3 1\n3 1\n",
+        "2\n5\n3 1\n3\n",
+        "1\n5\n3 1\n3 1\n",
+        "3\n18446744073709551616\n",
+        "3.0\n3\n",
+        "length\n3\n3\n",
+        "3,3\n",
+        "\u{663}\n3\n",
+    ];
+    for (texts, expected) in [(&forms[..], 0), (&others[..], 1), (&malformed[..], 3)] {
+        for text in texts {
+            let (code, said, why) = run(&[&certificate, "-"], text);
+            assert_eq!(code, expected, "{text:?}: {said}{why}");
+        }
+    }
+    assert_eq!(run(&[&certificate, "-"], &(" ".repeat(99) + "3\n3\n")).0, 3);
+}
+
 #[test]
 fn either_file_can_be_standard_input() {
     let (certificate, lengths) = (fixture("valid/fullest.cert"), fixture("valid/fullest.lengths"));
