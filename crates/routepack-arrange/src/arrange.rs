@@ -16,6 +16,7 @@ use crate::ArrangeError;
 use crate::balance::BlockCells;
 use crate::canonical::canonical;
 use crate::descend::{Descended, descend};
+use crate::energy::Energy;
 use crate::grid::Grid;
 use crate::neighbours::Neighbours;
 use crate::options::ArrangeOptions;
@@ -161,14 +162,12 @@ impl<'a> Search<'a> {
             .collect();
         let options = self.options;
         let row_cost = starts[0].grid.mean_row_cost(self.units);
-        let plan = self.units.plan_sweeps(options, round);
-        let system = LayoutSystem {
-            units: self.units,
-            neighbours,
+        let energy = Energy {
             reference: row_cost * self.units.rows as f64,
             stiffness: 0.5 / (options.shard_tolerance * row_cost),
-            proposals: plan.proposals,
         };
+        let plan = self.units.plan_sweeps(options, round);
+        let system = LayoutSystem { units: self.units, neighbours, energy, proposals: plan.proposals };
         let annealing = Options {
             population: options.population,
             temperatures: options.temperatures,
@@ -179,7 +178,7 @@ impl<'a> Search<'a> {
             },
             ..Options::default()
         };
-        let mut score = self.score;
+        let score = self.score;
         let (observe, trace) = (&mut self.observe, &mut self.trace);
         let mut tell = |report: &TemperatureReport| {
             trace.push(report.clone());
@@ -187,9 +186,8 @@ impl<'a> Search<'a> {
         };
         let annealed = anneal(&system, starts, &annealing, stream, self.stop, &mut tell)?;
         self.stopped |= annealed.outcome == Outcome::Stopped;
-        score = annealed.score;
-        if score < self.score {
-            self.score = score;
+        if annealed.score < self.score {
+            self.score = annealed.score;
             self.best = annealed.best;
         }
         Ok(())

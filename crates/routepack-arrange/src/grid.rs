@@ -21,17 +21,23 @@ impl Leaders {
     const NONE: Self = Self { costs: [0; 3], cells: [u32::MAX; 3] };
 
     fn of(costs: impl Iterator<Item = (u32, u64)>) -> Self {
-        let mut leaders = Self::NONE;
+        let Self { costs: [mut first, mut second, mut third], cells: [mut a, mut b, mut c] } = Self::NONE;
         for (cell, cost) in costs {
-            let (mut cost, mut cell) = (cost, cell);
-            for place in 0..3 {
-                if leaders.cells[place] == u32::MAX || cost > leaders.costs[place] {
-                    std::mem::swap(&mut leaders.costs[place], &mut cost);
-                    std::mem::swap(&mut leaders.cells[place], &mut cell);
+            if cost > third || c == u32::MAX {
+                if cost > second || b == u32::MAX {
+                    (third, c) = (second, b);
+                    if cost > first || a == u32::MAX {
+                        (second, b) = (first, a);
+                        (first, a) = (cost, cell);
+                    } else {
+                        (second, b) = (cost, cell);
+                    }
+                } else {
+                    (third, c) = (cost, cell);
                 }
             }
         }
-        leaders
+        Self { costs: [first, second, third], cells: [a, b, c] }
     }
 
     /// The largest φ of a cell other than these two; 0 if there is none.
@@ -383,10 +389,11 @@ impl Grid {
                 pad_tokens: trial.pad_tokens,
             };
             units.demand.exchange(&mut self.loads, &exchange);
-            self.block_attention[block_b] = self.lead(units, block_b);
         }
-        self.block_attention[block_a] = self.lead(units, block_a);
-        debug_assert_eq!(self.block_attention[block_a], trial.attention[0]);
+        self.block_attention[block_a] = trial.attention[0];
+        self.block_attention[block_b] = trial.attention[1];
+        self.follow(units, block_a, a);
+        self.follow(units, block_b, b);
     }
 
     fn shift_unit(&mut self, units: &Units, unit: usize, from: usize, to: usize) {
@@ -406,18 +413,31 @@ impl Grid {
         }
     }
 
+    /// Brings the largest cells of a block up to date after one of its cells changed.
+    #[inline]
+    fn follow(&mut self, units: &Units, block: usize, cell: usize) {
+        for kind in 0..units.kinds {
+            let leaders = &self.leaders[block * units.kinds + kind];
+            let cost = self.attention[cell * units.kinds + kind];
+            let leads = leaders.cells.contains(&(cell as u32)) || leaders.cells[2] == u32::MAX;
+            if leads || cost > leaders.costs[2] {
+                self.lead_kind(units, block, kind);
+            }
+        }
+    }
+
     /// Finds the largest cells of a block again; returns its A.
     fn lead(&mut self, units: &Units, block: usize) -> u64 {
-        let kinds = units.kinds;
-        (0..kinds)
-            .map(|kind| {
-                let costs =
-                    units.cells_of(block).map(|cell| (cell as u32, self.attention[cell * kinds + kind]));
-                let leaders = Leaders::of(costs);
-                self.leaders[block * kinds + kind] = leaders;
-                leaders.costs[0]
-            })
-            .sum()
+        (0..units.kinds).map(|kind| self.lead_kind(units, block, kind)).sum()
+    }
+
+    /// The same for one kind; returns the largest φ.
+    fn lead_kind(&mut self, units: &Units, block: usize, kind: usize) -> u64 {
+        let (kinds, cells) = (units.kinds, units.cells_of(block));
+        let costs = self.attention[cells.start * kinds + kind..cells.end * kinds].iter().step_by(kinds);
+        let leaders = Leaders::of((cells.start as u32..).zip(costs.copied()));
+        self.leaders[block * kinds + kind] = leaders;
+        leaders.costs[0]
     }
 }
 

@@ -6,6 +6,7 @@ mod canonical;
 mod cells;
 mod descend;
 mod edp_aware_pair;
+mod energy;
 mod error;
 mod grid;
 mod neighbours;

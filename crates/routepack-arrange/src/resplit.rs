@@ -87,7 +87,7 @@ impl<const K: usize> Side<K> {
     }
 
     /// This side after `sign` times a unit came.
-    #[inline(always)]
+    #[inline]
     fn step(&mut self, unit: &Self, sign: i64) {
         self.tokens = self.tokens.wrapping_add(sign.wrapping_mul(unit.tokens));
         self.samples = self.samples.wrapping_add(sign.wrapping_mul(unit.samples));

@@ -3,24 +3,19 @@
 //! Problem: least score of a layout (DESIGN §1.3); states are feasible layouts with all their sums ([`crate::Grid`]).
 //! Moves: swap a unit with one of its neighbours ([`crate::neighbours`]) or with any unit, relocate a unit, and the same
 //! within one block, where only attention changes.
-//! Energy: `Σ_g U_g + Σ_g (U_g − Ū)²/(2τ)` over the shards g. While shards are within τ of their mean Ū, all count alike,
-//! so the energy is not flat off the pacing shard; the quadratic term keeps `max_g U_g` within about √(T·τ) of the mean.
-//! A proposal is given up once its attention alone rises by more than [`LARGEST_GAIN`] temperatures above the accepted
-//! limit: expert terms have been seen to gain up to 15 temperatures, and that once in millions of proposals.
+//! Energy: [`crate::energy`]; a proposal is given up at once if its attention alone rises too much.
 //! Complexity of a proposal: O(kinds + parts), and one kernel call of O(L·P) a part if it crosses blocks.
 //! Reference: N. Metropolis et al., J. Chem. Phys. 21, 1953, doi 10.1063/1.1699114. Deviations from the paper (arXiv
 //! 2608.12146): the energy; neighbours, so proposals are not symmetric; the early rejection.
 
-use routepack_anneal::elementary::ln;
-use routepack_anneal::{Record, Stream, System};
+use routepack_anneal::{Record, Stream, System, accepts};
 use routepack_problem::Score;
 
+use crate::energy::Energy;
 use crate::grid::{Grid, Move, Trial};
 use crate::neighbours::Neighbours;
 use crate::units::Units;
 
-/// Temperatures an exchange is taken to gain in expert cost at most.
-const LARGEST_GAIN: f64 = 10.0;
 /// Of 32 proposals, so many stay within a block, relocate a unit, swap any two units; the others swap neighbours.
 const WITHIN_OF_32: u64 = 10;
 const RELOCATE_OF_32: u64 = 2;
@@ -30,10 +25,7 @@ const SWAP_ANY_OF_32: u64 = 3;
 pub(crate) struct LayoutSystem<'a> {
     pub(crate) units: &'a Units,
     pub(crate) neighbours: &'a Neighbours,
-    /// U of a balanced shard: costs are taken relative to it, so that no digits are lost.
-    pub(crate) reference: f64,
-    /// 1/(2τ).
-    pub(crate) stiffness: f64,
+    pub(crate) energy: Energy,
     /// Proposals per sweep.
     pub(crate) proposals: u32,
 }
@@ -43,7 +35,7 @@ pub(crate) struct LayoutSystem<'a> {
 pub(crate) struct LayoutState {
     pub(crate) grid: Grid,
     /// Units of every block in no particular order, and each unit's place there.
-    members: Vec<Vec<u32>>,
+    pub(crate) members: Vec<Vec<u32>>,
     place: Vec<u32>,
 }
 
@@ -73,7 +65,7 @@ impl LayoutState {
 
     /// Block of a unit.
     #[inline]
-    fn block(&self, units: &Units, unit: usize) -> usize {
+    pub(crate) fn block(&self, units: &Units, unit: usize) -> usize {
         units.block_of[self.grid.cell_of[unit] as usize] as usize
     }
 
@@ -131,30 +123,8 @@ impl LayoutSystem<'_> {
     /// Change of the energy by a move that was tried.
     #[inline]
     fn change(&self, state: &LayoutState, trial: &Trial) -> f64 {
-        let units = self.units;
-        let (grid, parts) = (&state.grid, units.parts());
-        let shards = grid.shard_cost.len();
-        if shards == 1 {
-            let [a, b] = trial.changes(units, grid, 0);
-            return (a + b) as f64;
-        }
-        let groups = trial.blocks().map(|block| block % units.groups);
-        let sum: f64 = grid.shard_cost.iter().map(|&cost| cost as f64 - self.reference).sum();
-        let (mut change, mut squares) = (0.0, 0.0);
-        for part in 0..parts {
-            let [mut a, mut b] = trial.changes(units, grid, part).map(|change| change as f64);
-            change += a + b;
-            if groups[0] == groups[1] {
-                a += b;
-                b = 0.0;
-            }
-            for (group, change) in groups.into_iter().zip([a, b]) {
-                let cost = grid.shard_cost[group * parts + part] as f64 - self.reference;
-                squares += change * (2.0 * cost + change);
-            }
-        }
-        let spread = squares - change * (2.0 * sum + change) / shards as f64;
-        change + self.stiffness * spread
+        let (units, grid) = (self.units, &state.grid);
+        self.energy.change(&grid.shard_cost, units, trial.blocks(), |part| trial.changes(units, grid, part))
     }
 }
 
@@ -168,9 +138,7 @@ impl System for LayoutSystem<'_> {
         &["swap-near", "swap-any", "relocate", "swap-within", "relocate-within"];
 
     fn energy(&self, state: &LayoutState) -> f64 {
-        let costs = || state.grid.shard_cost.iter().map(|&cost| cost as f64 - self.reference);
-        let (sum, squares) = (costs().sum::<f64>(), costs().map(|cost| cost * cost).sum::<f64>());
-        sum + self.stiffness * (squares - sum * sum / state.grid.shard_cost.len() as f64)
+        self.energy.of(&state.grid.shard_cost)
     }
 
     fn score(&self, state: &LayoutState) -> Score {
@@ -209,14 +177,12 @@ impl System for LayoutSystem<'_> {
                 continue;
             }
             record.propose(kind);
-            // The change a Metropolis test accepts at most.
-            let limit = -temperature * ln(stream.unit());
-            if trial.attention_change(&state.grid) as f64 > limit + LARGEST_GAIN * temperature {
+            if Energy::is_hopeless(trial.attention_change(&state.grid), temperature) {
                 continue;
             }
             state.grid.try_experts(self.units, &mut trial);
             let change = self.change(state, &trial);
-            if change <= limit {
+            if accepts(change, temperature, stream) {
                 state.make(self.units, &trial);
                 record.accept(kind, change);
             }

@@ -107,7 +107,7 @@ impl Units {
     pub(crate) fn plan_sweeps(&self, options: &ArrangeOptions, round: u32) -> SweepPlan {
         let shorter = 3 * (options.rounds - 1 - round);
         let replicas = u64::from(options.population) * u64::from(options.temperatures);
-        let all = u64::from(options.proposals_per_unit) * self.num_units() as u64 >> shorter;
+        let all = (u64::from(options.proposals_per_unit) * self.num_units() as u64) >> shorter;
         let each = (all / replicas).max(1);
         let values = self.parts() * self.demand.num_layers().next_multiple_of(16) * self.demand.num_ranks();
         let most = (SWEEP_NANOSECONDS / (PROPOSAL_NANOSECONDS + values as u64 / 4)).clamp(64, 8192);

@@ -14,6 +14,11 @@
 //! Additions wrap; they are exact because every load of a feasible layout stays below 2^32 (checked when the demand is
 //! built) and every cost below 2^62 (checked when the instance is charged).
 
+#![expect(
+    clippy::inline_always,
+    reason = "bodies must be inlined into every instruction set's version of a kernel"
+)]
+
 use multiversion::multiversion;
 
 /// Layers per chunk.

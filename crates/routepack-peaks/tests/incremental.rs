@@ -104,7 +104,7 @@ fn build(case: &Case) -> (Instance, Placement) {
             etp: Some(1),
             ..Parallelism::new(case.dp as u32, case.ep as u32)
         };
-    } else if case.dp % case.ep != 0 {
+    } else if !case.dp.is_multiple_of(case.ep) {
         setting.topology = Parallelism {
             tp: case.ep as u32,
             etp: Some(1),
