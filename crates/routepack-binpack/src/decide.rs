@@ -10,11 +10,13 @@
 //! (2020), doi:10.1287/ijoc.2018.0867; waste limit and many patterns a table: R. L. F. da Silva, R. C. S. Schouery,
 //! INFORMS J. on Computing (2025), repository 2023.0399. Deviation: bounds are integers checked apart from the solver.
 
+use routepack_anneal::Stream;
 use routepack_certificate::{CheckError, Cut, Leaf, Limits, Node, Statement, TreeNode, check_leaf};
 use routepack_lp::MasterSolved;
 
 use crate::branching::branching_pair;
 use crate::column_generation::{IMPROVING, one, scaled};
+use crate::dive::Dive;
 use crate::error::PackError;
 use crate::pattern_master::PatternMaster;
 use crate::pattern_space::PatternSpace;
@@ -42,6 +44,8 @@ pub enum Decided {
 pub struct DecideLimits {
     /// Most cases solved.
     pub cases: u64,
+    /// Dives from the first case.
+    pub dives: u32,
     /// Most linear programs in one case.
     pub rounds: u32,
     /// Most bytes of a pricing table.
@@ -60,6 +64,7 @@ pub fn decide(
     bins: u64,
     start: &[Pattern],
     limits: &DecideLimits,
+    stream: &Stream,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Decided, PackError> {
     let Some(waste) = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total()) else {
@@ -72,6 +77,7 @@ pub fn decide(
         slack: waste.min(types.capacity.into()) as u64,
         one: one(types.capacity, types.sizes.last().copied().unwrap_or(1)),
         limits,
+        stream,
         stop,
         pricing: Pricing::new(limits.table_bytes),
         cases: 0,
@@ -79,7 +85,7 @@ pub fn decide(
     };
     let node = Node::root(statement);
     let parts = (0..types.len() as u32).map(|kind| vec![kind]).collect();
-    let case = search.open(node, parts, start.to_vec(), &[])?;
+    let case = search.open(node, parts, Vec::new(), start.to_vec(), &[])?;
     Ok(match search.settle(case)? {
         Settled::Packed(bins) => Decided::Fits(bins),
         Settled::Closed => Decided::Refuted(search.tree),
@@ -117,6 +123,7 @@ struct Search<'a> {
     slack: u64,
     one: i64,
     limits: &'a DecideLimits,
+    stream: &'a Stream,
     stop: &'a (dyn Fn() -> bool + Sync),
     pricing: Pricing,
     cases: u64,
@@ -129,13 +136,19 @@ impl Search<'_> {
         &self,
         node: Node,
         parts: Vec<Pattern>,
+        likely: Vec<Pattern>,
         patterns: Vec<Pattern>,
         cuts: &[Cut],
     ) -> Result<Case, PackError> {
         let space = PatternSpace::of_node(&node, self.types.capacity, self.slack, self.types.max_items);
+        let likely_is_empty = likely.is_empty();
         let mut master = PatternMaster::new(&space, 0)?;
         for cut in cuts {
             master.add_cut(cut.clone(), &space.demands)?;
+        }
+        master.add(&space, likely.into_iter().filter(|pattern| space.holds(pattern)))?;
+        if !likely_is_empty {
+            master.solve(self.stop)?;
         }
         master.add(&space, patterns.into_iter().filter(|pattern| space.holds(pattern)))?;
         Ok(Case { node, parts, space, master })
@@ -148,7 +161,16 @@ impl Search<'_> {
             if self.cases > self.limits.cases {
                 return Ok(Settled::Open);
             }
-            let solution = match self.cut(&mut case)? {
+            let mut converged = self.converge(&mut case)?;
+            if self.cases == 1 && matches!(converged, Converged::Fractional(_)) {
+                if let Some(bins) = self.dive(&case)? {
+                    return Ok(Settled::Packed(bins));
+                }
+            }
+            if let Converged::Fractional(solution) = converged {
+                converged = self.cut(&mut case, solution)?;
+            }
+            let solution = match converged {
                 Converged::Closed(leaf) => {
                     self.tree.push(TreeNode::Leaf(leaf));
                     return Ok(Settled::Closed);
@@ -163,7 +185,7 @@ impl Search<'_> {
                 return Ok(Settled::Open);
             }
             self.tree.push(TreeNode::Branch(i, j));
-            match self.settle(self.together(&case, i, j)?)? {
+            match self.settle(self.together(&case, &solution, i, j)?)? {
                 Settled::Closed => {}
                 other => return Ok(other),
             }
@@ -174,31 +196,54 @@ impl Search<'_> {
         }
     }
 
-    fn together(&self, case: &Case, i: u32, j: u32) -> Result<Case, PackError> {
+    fn together(&self, case: &Case, solution: &[(Pattern, f64)], i: u32, j: u32) -> Result<Case, PackError> {
         let (mut node, mut parts) = (case.node.clone(), case.parts.clone());
         node.join(i, j);
         let new = parts.len() as u32;
         parts.push([&parts[i as usize][..], &parts[j as usize][..]].concat());
         let patterns = case.master.patterns().map(|pattern| glued(pattern, i, j, new)).collect();
         let cuts: Vec<Cut> = case.master.cuts.iter().map(|cut| glued_cut(cut, i, j, new)).collect();
-        self.open(node, parts, patterns, &cuts)
+        let likely = solution.iter().map(|(pattern, _)| glued(pattern, i, j, new)).collect();
+        self.open(node, parts, likely, patterns, &cuts)
     }
 
-    /// Solves the linear program of a case, with rounds of cuts.
-    fn cut(&mut self, case: &mut Case) -> Result<Converged, PackError> {
-        for round in 0.. {
-            let converged = self.converge(case)?;
-            let Converged::Fractional(solution) = &converged else { return Ok(converged) };
-            let cuts =
-                if round < CUT_ROUNDS { subset_row_cuts(solution, &case.space.demands) } else { Vec::new() };
-            if cuts.is_empty() || branching_pair(solution, &case.space.sizes).is_none() {
-                return Ok(converged);
+    /// Dives for a packing, from the patterns of the first case.
+    fn dive(&self, case: &Case) -> Result<Option<Vec<Pattern>>, PackError> {
+        let patterns: Vec<Pattern> = case.master.patterns().cloned().collect();
+        for number in 0..u64::from(self.limits.dives) {
+            let dive = Dive {
+                types: self.types,
+                patterns: &patterns,
+                bins: self.bins,
+                random: number > 0,
+                table_bytes: self.limits.table_bytes,
+            };
+            if let Some(bins) = dive.run(&self.stream.child(number), self.stop)? {
+                return Ok(Some(bins));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds rounds of cuts to a case with a fractional solution.
+    fn cut(&mut self, case: &mut Case, mut solution: Vec<(Pattern, f64)>) -> Result<Converged, PackError> {
+        for _ in 0..CUT_ROUNDS {
+            if branching_pair(&solution, &case.space.sizes).is_none() {
+                break;
+            }
+            let cuts = subset_row_cuts(&solution, &case.space.demands);
+            if cuts.is_empty() {
+                break;
             }
             for cut in cuts {
                 case.master.add_cut(cut, &case.space.demands)?;
             }
+            match self.converge(case)? {
+                Converged::Fractional(again) => solution = again,
+                other => return Ok(other),
+            }
         }
-        Ok(Converged::Open)
+        Ok(Converged::Fractional(solution))
     }
 
     /// Generates patterns until the case is closed or no pattern improves.

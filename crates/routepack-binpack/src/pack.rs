@@ -8,8 +8,6 @@
 //! Complexity: see the methods; all limits are counts.
 //! References: those of the methods.
 
-use std::ops::Range;
-
 use routepack_anneal::Stream;
 use routepack_certificate::{Certificate, Checked, Limits, Proof, Statement, TreeNode, check};
 
@@ -18,7 +16,6 @@ use crate::bound::Bound;
 use crate::certify::{certificate, confirm};
 use crate::column_generation::{ColumnLimits, generate_columns};
 use crate::decide::{DecideLimits, Decided, decide};
-use crate::dive::Dive;
 use crate::dual_feasible::dual_feasible_bound;
 use crate::error::PackError;
 use crate::first_fit_decreasing::first_fit_decreasing;
@@ -100,6 +97,7 @@ pub fn pack(
     search.improve_by_fills(options.fill_tries);
     search.improve_by_repacking(1);
     search.close_by_columns()?;
+    search.improve_by_program()?;
     search.improve_by_repacking(5);
     search.finish()
 }
@@ -256,24 +254,29 @@ impl<'a> Search<'a> {
 
     /// Linear programs, dives and tree searches in turns, until the goal is settled or none improves.
     fn close_by_columns(&mut self) -> Result<(), PackError> {
-        let mut number = 0;
+        let mut round = 0;
         while !self.over() && self.options.column_rounds > 0 {
             let before = (self.best.len(), self.bound.cells);
-            let patterns = self.raise_by_columns()?;
-            self.improve_by_dives(&patterns, number..number + 2)?;
-            number += 2;
-            self.decide(&patterns)?;
+            self.pool.sort_unstable();
+            self.pool.dedup();
+            self.raise_by_columns()?;
+            self.decide(round)?;
             if (self.best.len(), self.bound.cells) == before {
-                self.improve_by_dives(&patterns, number..u64::from(self.options.dives))?;
-                self.improve_by_program(&patterns)?;
                 break;
             }
+            round += 1;
         }
         Ok(())
     }
 
-    /// The linear program over patterns, for a bound; returns the patterns it ends with.
-    fn raise_by_columns(&mut self) -> Result<Vec<Pattern>, PackError> {
+    /// The linear program over patterns, for a bound; useless where even the emptiest bin of a packing that meets the
+    /// bound must hold something, for then [`decide`] has a better one.
+    fn raise_by_columns(&mut self) -> Result<(), PackError> {
+        let spare = u128::from(self.aim()) * u128::from(self.types.capacity) - self.types.total();
+        let few = self.types.len() <= self.options.column_types as usize;
+        if few && spare < u128::from(self.types.capacity) {
+            return Ok(());
+        }
         let limits = ColumnLimits {
             wanted: self.aim() + 1,
             exhaust: false,
@@ -281,28 +284,28 @@ impl<'a> Search<'a> {
             types: self.options.column_types as usize,
             table_bytes: self.options.table_bytes,
         };
-        self.pool.sort_unstable();
-        self.pool.dedup();
         let generated = generate_columns(self.types, &self.pool, &limits, self.stop)?;
         if let Some(bound) = generated.bound.filter(|bound| bound.cells > self.bound.cells) {
             self.raise(bound)?;
         }
-        Ok(generated.patterns)
+        self.pool = if few { generated.patterns } else { std::mem::take(&mut self.pool) };
+        Ok(())
     }
 
     /// Asks whether the items fit into as many bins as the bound allows.
-    fn decide(&mut self, patterns: &[Pattern]) -> Result<(), PackError> {
+    fn decide(&mut self, round: u64) -> Result<(), PackError> {
         if self.over() || self.types.len() > self.options.column_types as usize {
             return Ok(());
         }
         let limits = DecideLimits {
             cases: self.options.cases,
+            dives: self.options.dives,
             rounds: self.options.column_rounds,
             table_bytes: self.options.table_bytes,
             check: self.check_limits(),
         };
-        let bins = self.aim();
-        match decide(self.statement, self.types, bins, patterns, &limits, self.stop)? {
+        let (bins, stream) = (self.aim(), self.stream.child(2).child(round));
+        match decide(self.statement, self.types, bins, &self.pool, &limits, &stream, self.stop)? {
             Decided::Fits(bins) => self.offer(bins, "tree search"),
             Decided::Refuted(tree) => {
                 let leaves = tree.iter().filter(|node| matches!(node, TreeNode::Leaf(_))).count();
@@ -314,29 +317,10 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn improve_by_dives(&mut self, patterns: &[Pattern], numbers: Range<u64>) -> Result<(), PackError> {
-        for number in numbers {
-            if self.over() || self.types.len() > self.options.column_types as usize {
-                break;
-            }
-            let dive = Dive {
-                types: self.types,
-                patterns,
-                bins: self.aim(),
-                random: number > 0,
-                table_bytes: self.options.table_bytes,
-            };
-            if let Some(bins) = dive.run(&self.stream.child(2).child(number), self.stop)? {
-                self.offer(bins, "dive");
-            }
-        }
-        Ok(())
-    }
-
     /// The integer program over the best patterns.
-    fn improve_by_program(&mut self, patterns: &[Pattern]) -> Result<(), PackError> {
+    fn improve_by_program(&mut self) -> Result<(), PackError> {
         if !self.over() && self.options.program_nodes > 0 && self.types.len() <= PROGRAM_TYPES {
-            let few = &patterns[..patterns.len().min(4 * self.types.len())];
+            let few = &self.pool[..self.pool.len().min(4 * self.types.len())];
             let nodes = self.options.program_nodes;
             if let Some(bins) = pack_by_patterns(self.types, few, self.aim(), nodes, self.stop)? {
                 self.offer(bins, "integer program over patterns");

@@ -10,6 +10,7 @@
 //! References: P. C. Gilmore, R. E. Gomory, Operations Research 11 (1963), doi:10.1287/opre.11.6.863;
 //! many patterns a table: R. L. F. da Silva, R. C. S. Schouery, INFORMS J. on Computing (2025), repository 2023.0399.
 
+use multiversion::multiversion;
 use routepack_certificate::Cut;
 
 use crate::pattern_space::PatternSpace;
@@ -52,35 +53,51 @@ pub(crate) struct Collected {
 }
 
 /// The table of one set of prices.
+///
+/// Layer k is only asked about an empty bin, or about rooms that an item of the next larger type or of a still larger
+/// one has left: each row holds the rooms up to capacity − that size, and last the capacity.
 #[derive(Debug)]
 pub(crate) struct PricingTable<'a> {
     space: &'a PatternSpace,
     /// Greatest common divisor of the sizes: rooms are counted in it.
     unit: u64,
-    /// Rooms, 0 to capacity.
-    width: usize,
+    /// Room of an empty bin.
+    capacity: usize,
     /// Counts of places, 0 to the limit; 1 where they are not tabled.
     planes: usize,
-    /// `[types of the order + 1][planes][width]`
-    layers: Vec<i64>,
+    /// `[types of the order + 1]`, cells of one row of the layer.
+    lengths: Vec<usize>,
+    /// `[types of the order + 1]`, where the layer begins.
+    starts: Vec<usize>,
+    /// `[layers][planes][length of the layer]`
+    cells: Vec<i64>,
 }
 
 impl<'a> PricingTable<'a> {
     /// An empty table, or `None` if it would exceed so many bytes. `memory` is that of a former table.
     pub(crate) fn new(space: &'a PatternSpace, max_bytes: u64, memory: &mut Vec<i64>) -> Option<Self> {
-        let unit = space.order.iter().fold(0, |unit, &kind| gcd(unit, space.sizes[kind as usize])).max(1);
-        let width = space.capacity / unit + 1;
-        let cells = |planes: u64| width.checked_mul(planes)?.checked_mul(space.order.len() as u64 + 1);
-        let fits = |planes: &u64| cells(*planes).is_some_and(|cells| cells <= max_bytes / 8);
+        let sizes = space.order.iter().map(|&kind| space.sizes[kind as usize]);
+        let unit = sizes.clone().fold(0, gcd).max(1);
+        let capacity = space.capacity / unit;
+        let lengths: Vec<u64> = sizes.map(|size| capacity - size / unit + 2).chain([1]).collect();
+        let row: u64 = lengths.iter().try_fold(0, |sum: u64, &length| sum.checked_add(length))?;
+        let fits = |planes: &u64| row.checked_mul(*planes).is_some_and(|cells| cells <= max_bytes / 8);
         let planes = space.places.map(|places| u64::from(places) + 1).filter(fits).or(Some(1).filter(fits))?;
-        let mut layers = std::mem::take(memory);
-        layers.resize(cells(planes)? as usize, NEVER);
-        Some(Self { space, unit, width: width as usize, planes: planes as usize, layers })
+        let starts = lengths.iter().scan(0, |end, length| {
+            let start = *end;
+            *end += (length * planes) as usize;
+            Some(start)
+        });
+        let starts = starts.collect();
+        let mut cells = std::mem::take(memory);
+        cells.resize((row * planes) as usize, NEVER);
+        let lengths = lengths.into_iter().map(|length| length as usize).collect();
+        Some(Self { space, unit, capacity: capacity as usize, planes: planes as usize, lengths, starts, cells })
     }
 
     /// Hands the memory on.
     pub(crate) fn into_memory(self) -> Vec<i64> {
-        self.layers
+        self.cells
     }
 
     /// Whether the largest value of [`PricingTable::build`] is that of a pattern, cuts apart.
@@ -91,50 +108,56 @@ impl<'a> PricingTable<'a> {
     /// Fills the table and returns the largest value in it: no pattern is worth more, even before cuts. `None` if
     /// stopped; the table is of no use then.
     pub(crate) fn build(&mut self, prices: &Prices<'_>, stop: &(dyn Fn() -> bool + Sync)) -> Option<i64> {
-        let plane = self.width;
+        self.fill_base(prices);
+        let mut copied = Vec::new();
+        for place in 0..self.space.order.len() {
+            if stop() {
+                return None;
+            }
+            let kind = self.space.order[place] as usize;
+            let size = (self.space.sizes[kind] / self.unit) as usize;
+            let rise = if self.planes > 1 { self.space.counts[kind] as usize } else { 0 };
+            let (weight, copies) = (prices.weights[kind], self.space.copies[kind] as usize);
+            let (length, next) = (self.lengths[place], self.lengths[place + 1]);
+            let (before, after) = self.cells.split_at_mut(self.starts[place + 1]);
+            let mut before = &before[self.starts[place]..];
+            if copies > 1 {
+                copied.clear();
+                copied.extend_from_slice(before);
+                add_copies(&mut copied, length, (size, rise, weight), copies - 1);
+                before = &copied;
+            }
+            for count in 0..self.planes {
+                let (stay, to) = (&before[count * length..][..length], &mut after[count * next..][..next]);
+                let rooms = next - 1;
+                let taken = rooms.min(size);
+                to[..taken].copy_from_slice(&stay[..taken]);
+                if let Some(from) = count.checked_sub(rise) {
+                    let from = &before[from * length..][..length];
+                    larger(&mut to[taken..rooms], &stay[taken..], from, weight);
+                    to[rooms] = stay[length - 1].max(from[length - 2] + weight);
+                } else {
+                    to[taken..rooms].copy_from_slice(&stay[taken..rooms]);
+                    to[rooms] = stay[length - 1];
+                }
+            }
+        }
+        self.cells.last().copied()
+    }
+
+    /// Layer 0: no items, the room is left empty.
+    fn fill_base(&mut self, prices: &Prices<'_>) {
         let spare = self.space.capacity % self.unit;
-        for (room, cell) in self.layers[..plane].iter_mut().enumerate() {
+        let length = self.lengths[0];
+        for (place, cell) in self.cells[..length].iter_mut().enumerate() {
+            let room = if place == length - 1 { self.capacity } else { place };
             let empty = room as u64 * self.unit + spare;
             let pays = (u128::from(prices.room) * u128::from(empty)) >> 32;
             *cell = if empty <= self.space.slack { pays as i64 } else { NEVER };
         }
         for count in 1..self.planes {
-            self.layers.copy_within(..plane, count * plane);
+            self.cells.copy_within(..length, count * length);
         }
-        let layer = plane * self.planes;
-        for (place, &kind) in self.space.order.iter().enumerate() {
-            if stop() {
-                return None;
-            }
-            let kind = kind as usize;
-            let (before, after) = self.layers.split_at_mut(layer * (place + 1));
-            let (before, after) = (&before[layer * place..], &mut after[..layer]);
-            let size = (self.space.sizes[kind] / self.unit) as usize;
-            let rise = if self.planes > 1 { self.space.counts[kind] as usize } else { 0 };
-            let copies = self.space.copies[kind] as usize;
-            let (mut part, mut left) = (1, copies);
-            while left > 0 {
-                let value = prices.weights[kind] * part as i64;
-                for count in (0..self.planes).rev() {
-                    let (low, high) = after.split_at_mut(count * plane);
-                    let to = &mut high[..plane];
-                    let source = count.checked_sub(rise * part).map(|count| count * plane);
-                    let shift = if source.is_some() { size * part } else { plane };
-                    if left == copies {
-                        to[..shift].copy_from_slice(&before[count * plane..][..shift]);
-                        let from = &before[source.unwrap_or(0)..];
-                        larger(&mut to[shift..], &before[count * plane + shift..], from, value);
-                    } else if rise > 0 {
-                        raise(&mut to[shift..], &low[source.unwrap_or(0)..], value);
-                    } else {
-                        raise_within(to, shift, value);
-                    }
-                }
-                left -= part;
-                part = (2 * part).min(left);
-            }
-        }
-        self.layers.last().copied()
     }
 
     /// Walks the table for patterns.
@@ -165,13 +188,14 @@ impl<'a> PricingTable<'a> {
             found: Vec::new(),
         };
         let places = self.space.places.unwrap_or(u32::MAX);
-        walk.descend(self.space.order.len(), (self.space.capacity / self.unit) as usize, places, 0);
+        walk.descend(self.space.order.len(), self.capacity, places, 0);
         Collected { complete: walk.steps <= how.max_steps, patterns: walk.found }
     }
 
     fn bound(&self, layer: usize, room: usize, places: u32) -> i64 {
-        let plane = if self.planes > 1 { places as usize } else { 0 };
-        self.layers[(layer * self.planes + plane) * self.width + room]
+        let (plane, length) = (if self.planes > 1 { places as usize } else { 0 }, self.lengths[layer]);
+        let place = if room == self.capacity { length - 1 } else { room };
+        self.cells[self.starts[layer] + plane * length + place]
     }
 }
 
@@ -273,13 +297,43 @@ impl Walk<'_> {
 }
 
 /// `to[r] = max(stay[r], from[r] + value)`
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq+avx2+bmi2", "x86_64+avx2+bmi2", "aarch64+neon"))]
 fn larger(to: &mut [i64], stay: &[i64], from: &[i64], value: i64) {
     to.iter_mut().zip(stay).zip(from).for_each(|((to, &stay), &from)| *to = stay.max(from + value));
 }
 
 /// `to[r] = max(to[r], from[r] + value)`
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq+avx2+bmi2", "x86_64+avx2+bmi2", "aarch64+neon"))]
 fn raise(to: &mut [i64], from: &[i64], value: i64) {
     to.iter_mut().zip(from).for_each(|(to, &from)| *to = (*to).max(from + value));
+}
+
+/// Adds up to so many copies of an item (size, places, weight) to all rows of a layer; the last cell of a row is the room
+/// that is larger than the one before it by the item's size.
+fn add_copies(layer: &mut [i64], length: usize, (size, rise, weight): (usize, usize, i64), copies: usize) {
+    let (mut part, mut left) = (1, copies);
+    while left > 0 {
+        let (shift, value) = (size * part, weight * part as i64);
+        for count in (0..layer.len() / length).rev() {
+            let Some(from) = count.checked_sub(rise * part) else { continue };
+            let (low, high) = layer.split_at_mut(count * length);
+            let row = &mut high[..length];
+            // The capacity is length − 2 + size.
+            let source = (length - 2 + size).checked_sub(shift);
+            let other = if rise > 0 { Some(&low[from * length..][..length]) } else { None };
+            if let Some(source) = source {
+                row[length - 1] = row[length - 1].max(other.unwrap_or(row)[source] + value);
+            }
+            let rooms = &mut row[..length - 1];
+            match other {
+                Some(other) if shift < rooms.len() => raise(&mut rooms[shift..], other, value),
+                Some(_) => {}
+                None => raise_within(rooms, shift, value),
+            }
+        }
+        left -= part;
+        part = (2 * part).min(left);
+    }
 }
 
 /// `row[r] = max(row[r], row[r − shift] + value)`, right sides as they were before.

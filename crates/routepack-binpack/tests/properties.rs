@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use routepack_anneal::Stream;
 use routepack_binpack::{
     ColumnLimits, DecideLimits, Decided, Goal, PackOptions, Packed, Types, count_bound, decide,
     dual_feasible_bound, generate_columns, l2_bound, pack, volume_bound,
@@ -106,13 +107,13 @@ proptest! {
     }
 
     #[test]
-    fn decides_as_brute_force_does(statement in statements()) {
+    fn decides_as_brute_force_does(statement in statements(), dives in 0_u32..2) {
         let types = Types::new(&statement).unwrap();
         let optimum = fewest(&statement);
-        let limits = DecideLimits { cases: 10_000, rounds: 1000, table_bytes: 1 << 20, check: Limits::default() };
+        let limits = DecideLimits { cases: 10_000, dives: dives, rounds: 1000, table_bytes: 1 << 20, check: Limits::default() };
         let volume = volume_bound(&types).cells;
         for bins in volume..=optimum {
-            match decide(&statement, &types, bins, &[], &limits, &|| false).unwrap() {
+            match decide(&statement, &types, bins, &[], &limits, &Stream::new(0), &|| false).unwrap() {
                 Decided::Fits(packing) => {
                     prop_assert!(bins == optimum && packing.len() as u64 <= bins);
                     types.hand_out(&packing);
