@@ -92,7 +92,15 @@ impl<'a> PricingTable<'a> {
         let mut cells = std::mem::take(memory);
         cells.resize((row * planes) as usize, NEVER);
         let lengths = lengths.into_iter().map(|length| length as usize).collect();
-        Some(Self { space, unit, capacity: capacity as usize, planes: planes as usize, lengths, starts, cells })
+        Some(Self {
+            space,
+            unit,
+            capacity: capacity as usize,
+            planes: planes as usize,
+            lengths,
+            starts,
+            cells,
+        })
     }
 
     /// Hands the memory on.
@@ -297,13 +305,21 @@ impl Walk<'_> {
 }
 
 /// `to[r] = max(stay[r], from[r] + value)`
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq+avx2+bmi2", "x86_64+avx2+bmi2", "aarch64+neon"))]
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512vl+avx512dq+avx2+bmi2",
+    "x86_64+avx2+bmi2",
+    "aarch64+neon"
+))]
 fn larger(to: &mut [i64], stay: &[i64], from: &[i64], value: i64) {
     to.iter_mut().zip(stay).zip(from).for_each(|((to, &stay), &from)| *to = stay.max(from + value));
 }
 
 /// `to[r] = max(to[r], from[r] + value)`
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl+avx512dq+avx2+bmi2", "x86_64+avx2+bmi2", "aarch64+neon"))]
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512vl+avx512dq+avx2+bmi2",
+    "x86_64+avx2+bmi2",
+    "aarch64+neon"
+))]
 fn raise(to: &mut [i64], from: &[i64], value: i64) {
     to.iter_mut().zip(from).for_each(|(to, &from)| *to = (*to).max(from + value));
 }

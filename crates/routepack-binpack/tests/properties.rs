@@ -110,7 +110,7 @@ proptest! {
     fn decides_as_brute_force_does(statement in statements(), dives in 0_u32..2) {
         let types = Types::new(&statement).unwrap();
         let optimum = fewest(&statement);
-        let limits = DecideLimits { cases: 10_000, dives: dives, rounds: 1000, table_bytes: 1 << 20, check: Limits::default() };
+        let limits = DecideLimits { cases: 10_000, dives, rounds: 1000, table_bytes: 1 << 20, check: Limits::default() };
         let volume = volume_bound(&types).cells;
         for bins in volume..=optimum {
             match decide(&statement, &types, bins, &[], &limits, &Stream::new(0), &|| false).unwrap() {
