@@ -4,7 +4,7 @@
 //! Method: seeds ([`crate::window_shuffle`], [`crate::randomized_best_fit`], [`crate::edp_aware_pair`],
 //! [`crate::perturb`], and the layout given), a choice of good and different ones ([`crate::select`]), population
 //! annealing ([`crate::system`]), exact balancing of cells within their blocks ([`crate::balance`]) and a final descent
-//! ([`crate::descend`]); in rounds, each longer than the one before. The best layout met, by exact score, wins; it is
+//! ([`crate::descend`]), repeated from places nearby while its budget lasts; in rounds, each longer than the one before. The best layout met, by exact score, wins; it is
 //! never worse than the one given.
 //! Reference: arXiv 2608.12146 for seeds, sketch and population annealing; DESIGN §1.4.
 
@@ -15,7 +15,7 @@ use routepack_problem::{Instance, Layout, Placement, Score, check_layout};
 use crate::ArrangeError;
 use crate::balance::BlockCells;
 use crate::canonical::canonical;
-use crate::descend::{Descended, descend};
+use crate::descend::{Descended, descend, kick};
 use crate::energy::Energy;
 use crate::grid::Grid;
 use crate::neighbours::Neighbours;
@@ -23,6 +23,7 @@ use crate::options::ArrangeOptions;
 use crate::seeds::plant_seeds;
 use crate::spread_bins::layout_of;
 use crate::system::{LayoutState, LayoutSystem};
+use crate::temperature::measure;
 use crate::units::Units;
 
 /// The best layout found.
@@ -34,7 +35,8 @@ pub struct Arranged {
     pub score: Score,
     /// Whether the search ended by itself; false if it was stopped.
     pub finished: bool,
-    /// Whether no swap and no relocation improves the layout; unknown if false.
+    /// Whether no move of the final descent improves the layout: swaps, relocations, trades of whole cells and rows, two
+    /// units for one; unknown if false.
     pub local_optimum: bool,
     /// One report a temperature, of all rounds one after the other.
     pub trace: Vec<TemperatureReport>,
@@ -93,7 +95,7 @@ pub fn arrange(
             search.anneal_round(round, &neighbours, &starts, &stream.child(1).child(u64::from(round)))?;
             search.balance(&stream.child(2).child(u64::from(round)));
         }
-        search.descend(&neighbours);
+        search.descend(&neighbours, &mut stream.child(3));
     }
     Ok(search.conclude(instance, first))
 }
@@ -156,7 +158,7 @@ impl<'a> Search<'a> {
         stream: &Stream,
     ) -> Result<(), ArrangeError> {
         self.round = round;
-        let starts: Vec<LayoutState> = std::iter::once(&self.best)
+        let mut starts: Vec<LayoutState> = std::iter::once(&self.best)
             .chain(seeds.iter().filter(|&seed| *seed != self.best))
             .map(|cell_of| LayoutState::new(self.units, cell_of.clone()))
             .collect();
@@ -168,14 +170,14 @@ impl<'a> Search<'a> {
         };
         let plan = self.units.plan_sweeps(options, round);
         let system = LayoutSystem { units: self.units, neighbours, energy, proposals: plan.proposals };
+        let mut measuring = stream.child(1);
+        let hot = measure(&system, &mut starts, options.hot_acceptance, &mut measuring, self.stop);
+        let hottest = hot.unwrap_or(0.0).max(options.hottest * row_cost);
         let annealing = Options {
             population: options.population,
             temperatures: options.temperatures,
             sweeps: plan.sweeps,
-            ladder: Ladder::Geometric {
-                hottest: options.hottest * row_cost,
-                coldest: options.coldest * row_cost,
-            },
+            ladder: Ladder::Geometric { hottest, coldest: hottest / options.cooling },
             ..Options::default()
         };
         let score = self.score;
@@ -184,7 +186,7 @@ impl<'a> Search<'a> {
             trace.push(report.clone());
             observe(&ArrangeProgress { round, stage: Stage::Anneal, score, report: Some(report.clone()) });
         };
-        let annealed = anneal(&system, starts, &annealing, stream, self.stop, &mut tell)?;
+        let annealed = anneal(&system, starts, &annealing, &stream.child(0), self.stop, &mut tell)?;
         self.stopped |= annealed.outcome == Outcome::Stopped;
         if annealed.score < self.score {
             self.score = annealed.score;
@@ -214,27 +216,39 @@ impl<'a> Search<'a> {
         for (unit, cell) in balanced.into_iter().flatten() {
             cell_of[unit as usize] = cell;
         }
-        self.offer(Grid::new(units, cell_of));
+        self.offer(&Grid::new(units, cell_of));
         self.stopped |= stop();
         self.tell(Stage::Balance);
     }
 
-    fn descend(&mut self, neighbours: &Neighbours) {
+    /// Descends from the best layout, and again from places near it while evaluations are left.
+    fn descend(&mut self, neighbours: &Neighbours, stream: &mut Stream) {
+        let mut left = u64::from(self.options.descent_per_unit) * self.units.num_units() as u64;
         let mut grid = Grid::new(self.units, self.best.clone());
-        let evaluations = u64::from(self.options.descent_per_unit) * self.units.num_units() as u64;
-        let end = descend(self.units, neighbours, &mut grid, evaluations, self.stop);
-        self.stopped |= end == Descended::Stopped;
-        self.local_optimum = end == Descended::LocalOptimum;
-        self.offer(grid);
+        loop {
+            let before = left;
+            let end = descend(self.units, neighbours, &mut grid, &mut left, self.stop);
+            self.stopped |= end == Descended::Stopped;
+            let gained = grid.score(self.units) < self.score;
+            if gained || grid.cell_of == self.best {
+                self.local_optimum = end == Descended::LocalOptimum;
+            }
+            self.offer(&grid);
+            if end != Descended::LocalOptimum || left == before {
+                break;
+            }
+            grid = Grid::new(self.units, self.best.clone());
+            kick(self.units, &mut grid, stream);
+        }
         self.tell(Stage::Descend);
     }
 
     /// Archives a layout if it is better.
-    fn offer(&mut self, grid: Grid) {
+    fn offer(&mut self, grid: &Grid) {
         let score = grid.score(self.units);
         if score < self.score {
             self.score = score;
-            self.best = grid.cell_of;
+            self.best.clone_from(&grid.cell_of);
         }
     }
 

@@ -64,6 +64,9 @@ pub enum ArrangeError {
         /// What it must be.
         rule: &'static str,
     },
+    /// The layout program was asked for where padding tokens are charged.
+    #[error("the layout program does not know padding: pad_routes must be \"none\"")]
+    PaddingInProgram,
     /// The annealer refused its options.
     #[error(transparent)]
     Anneal(#[from] AnnealError),

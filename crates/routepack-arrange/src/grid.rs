@@ -5,86 +5,12 @@
 //! Complexity of a trial: O(kinds) for attention, as each block remembers its three largest cells per kind, and one
 //! kernel call of O(L·P) per part if two blocks are involved; of making a move: O(kinds·|`D_g`| + parts·L·P).
 
-use routepack_peaks::{Exchange, Loads};
+use routepack_peaks::{Exchange, Loads, SetExchange};
 use routepack_problem::Score;
 
+use crate::leaders::Leaders;
+use crate::trial::{Move, Trial};
 use crate::units::Units;
-
-/// The k largest cells of a block by φ of one kind: values and cells, descending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Leaders {
-    costs: [u64; 3],
-    cells: [u32; 3],
-}
-
-impl Leaders {
-    const NONE: Self = Self { costs: [0; 3], cells: [u32::MAX; 3] };
-
-    fn of(costs: impl Iterator<Item = (u32, u64)>) -> Self {
-        let Self { costs: [mut first, mut second, mut third], cells: [mut a, mut b, mut c] } = Self::NONE;
-        for (cell, cost) in costs {
-            if cost > third || c == u32::MAX {
-                if cost > second || b == u32::MAX {
-                    (third, c) = (second, b);
-                    if cost > first || a == u32::MAX {
-                        (second, b) = (first, a);
-                        (first, a) = (cost, cell);
-                    } else {
-                        (second, b) = (cost, cell);
-                    }
-                } else {
-                    (third, c) = (cost, cell);
-                }
-            }
-        }
-        Self { costs: [first, second, third], cells: [a, b, c] }
-    }
-
-    /// The largest φ of a cell other than these two; 0 if there is none.
-    #[inline]
-    fn without(&self, first: usize, second: usize) -> u64 {
-        for place in 0..3 {
-            let cell = self.cells[place] as usize;
-            if cell != first && cell != second {
-                return self.costs[place];
-            }
-        }
-        0
-    }
-}
-
-/// A move: units change cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Move {
-    /// A unit goes to another cell.
-    Relocate {
-        /// The unit.
-        unit: usize,
-        /// Where it goes.
-        cell: usize,
-    },
-    /// Two units of different cells change places.
-    Swap {
-        /// One unit.
-        first: usize,
-        /// The other.
-        second: usize,
-    },
-}
-
-/// What a feasible move would do: filled by [`Grid::try_move`], made by [`Grid::make`].
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Trial {
-    leaves: usize,
-    comes: Option<usize>,
-    cells: [usize; 2],
-    blocks: [usize; 2],
-    /// A of both blocks afterwards; the same block twice if only one is involved.
-    pub(crate) attention: [u64; 2],
-    /// X of both blocks afterwards, per part.
-    pub(crate) expert: Vec<[u64; 2]>,
-    pad_tokens: [u64; 2],
-}
 
 /// A feasible assignment of units to cells with its sums.
 #[derive(Debug, PartialEq, Eq)]
@@ -168,8 +94,11 @@ impl Grid {
             grid.floor[block] += units.demand.floor(unit, 0);
         }
         for block in 0..blocks {
+            // Padding is counted only where it is charged.
             let cell_pads = units.cells_of(block).map(|cell| units.cell_padding(grid.tokens[cell]));
-            units.demand.repad(&mut grid.loads, block, pads[block] + cell_pads.sum::<u64>());
+            let pad_tokens = pads[block] + cell_pads.sum::<u64>();
+            let pad_tokens = if units.demand.charges_padding() { pad_tokens } else { 0 };
+            units.demand.repad(&mut grid.loads, block, pad_tokens);
             grid.block_attention[block] = grid.lead(units, block);
             for part in 0..units.parts() {
                 grid.shard_cost[block % units.groups * units.parts() + part] +=
@@ -212,7 +141,7 @@ impl Grid {
     }
 
     /// Evaluates a move without making it; false if it is infeasible or moves nothing.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn try_move(&self, units: &Units, candidate: Move, trial: &mut Trial) -> bool {
         let feasible = self.try_attention(units, candidate, trial);
         if feasible {
@@ -221,7 +150,7 @@ impl Grid {
         feasible
     }
 
-    /// The cheap first half of [`Grid::try_move`]: feasibility and attention.
+    /// Feasibility of a move and attention after it, without making it; false if it is infeasible or moves nothing.
     #[inline]
     pub(crate) fn try_attention(&self, units: &Units, candidate: Move, trial: &mut Trial) -> bool {
         let (i, a, j, b) = match candidate {
@@ -233,11 +162,63 @@ impl Grid {
         if a == b || !self.fits(units, i, a, j, b) {
             return false;
         }
+        trial.of_sets = false;
         trial.leaves = i;
         trial.comes = j;
         trial.cells = [a, b];
         trial.blocks = [units.block_of[a] as usize, units.block_of[b] as usize];
         trial.attention = self.attention_after(units, trial);
+        true
+    }
+
+    /// Evaluates an exchange of sets of units between cells of two blocks, feasibility and attention alone; false if it
+    /// is infeasible, or both cells are of one block. `leaves` are units of the first cell, `comes` of the second.
+    pub(crate) fn try_sets(
+        &self,
+        units: &Units,
+        [a, b]: [usize; 2],
+        leaves: impl Iterator<Item = u32>,
+        comes: impl Iterator<Item = u32>,
+        trial: &mut Trial,
+    ) -> bool {
+        let (block_a, block_b) = (units.block_of[a] as usize, units.block_of[b] as usize);
+        if block_a == block_b {
+            return false;
+        }
+        for set in &mut trial.sets {
+            set.clear();
+        }
+        trial.sets[0].extend(leaves);
+        trial.sets[1].extend(comes);
+        let [out, back] = [0, 1].map(|side| {
+            let set = trial.sets[side].iter().map(|&unit| unit as usize);
+            set.fold((0u32, 0u32), |(tokens, samples), unit| {
+                (tokens + units.tokens[unit], samples + units.samples[unit])
+            })
+        });
+        let [count_out, count_back] = [0, 1].map(|side| trial.sets[side].len() as u32);
+        let within = |cell: usize, lost: (u32, u32), gained: (u32, u32), counts: (u32, u32)| {
+            self.tokens[cell] - lost.0 + gained.0 <= units.capacity
+                && self.samples[cell] - lost.1 + gained.1 <= units.max_samples
+                && self.num_units[cell] + counts.1 > counts.0
+        };
+        if !within(a, out, back, (count_out, count_back)) || !within(b, back, out, (count_back, count_out)) {
+            return false;
+        }
+        trial.of_sets = true;
+        trial.cells = [a, b];
+        trial.blocks = [block_a, block_b];
+        trial.attention = [0; 2];
+        for kind in 0..units.kinds {
+            let sum = |side: usize| -> u64 {
+                trial.sets[side].iter().map(|&unit| units.attention(unit as usize)[kind]).sum()
+            };
+            let (out, back) = (sum(0), sum(1));
+            let at_a = self.attention[a * units.kinds + kind] - out + back;
+            let at_b = self.attention[b * units.kinds + kind] - back + out;
+            trial.attention[0] += self.leaders[block_a * units.kinds + kind].without(a, a).max(at_a);
+            trial.attention[1] += self.leaders[block_b * units.kinds + kind].without(b, b).max(at_b);
+        }
         true
     }
 
@@ -276,7 +257,7 @@ impl Grid {
         sums
     }
 
-    /// The second half of [`Grid::try_move`]: X of both blocks.
+    /// X of both blocks after a move whose attention was tried.
     #[inline]
     pub(crate) fn try_experts(&self, units: &Units, trial: &mut Trial) {
         let Trial { leaves, comes, blocks, .. } = *trial;
@@ -285,7 +266,13 @@ impl Grid {
         if units.demand.charges_padding() {
             trial.pad_tokens = self.pad_tokens_after(units, trial);
         }
-        if blocks[0] == blocks[1] {
+        if trial.of_sets {
+            let Trial { blocks: [from, to], pad_tokens, sets: [leaves, comes], expert, sums, .. } = trial;
+            let exchange = SetExchange { from: *from, to: *to, leaves, comes, pad_tokens: *pad_tokens };
+            for (part, costs) in expert.iter_mut().enumerate() {
+                *costs = units.demand.set_exchange_costs(&self.loads, part, &exchange, sums);
+            }
+        } else if blocks[0] == blocks[1] {
             for part in 0..parts {
                 let cost = units.demand.repadded_cost(&self.loads, blocks[0], part, trial.pad_tokens[0]);
                 trial.expert[part] = [cost; 2];
@@ -306,19 +293,17 @@ impl Grid {
 
     /// Padding tokens of both blocks after the trial.
     fn pad_tokens_after(&self, units: &Units, trial: &Trial) -> [u64; 2] {
-        let Trial { leaves, comes, cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
-        let (out, back) = (units.tokens[leaves], comes.map_or(0, |unit| units.tokens[unit]));
+        let Trial { cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
+        let [out, back] = [0, 1].map(|side| trial.tokens_and_pads(units, side));
         let after = |block: usize, cell: usize, gained: u32, lost: u32| {
             self.loads.pad_tokens(block) + units.cell_padding(self.tokens[cell] - lost + gained)
                 - units.cell_padding(self.tokens[cell])
         };
-        let (at_a, at_b) = (after(block_a, a, back, out), after(block_b, b, out, back));
+        let (at_a, at_b) = (after(block_a, a, back.0, out.0), after(block_b, b, out.0, back.0));
         if block_a == block_b {
             return [at_a + at_b - self.loads.pad_tokens(block_a); 2];
         }
-        let (out, back) =
-            (u64::from(units.pads[leaves]), comes.map_or(0, |unit| u64::from(units.pads[unit])));
-        [at_a + back - out, at_b + out - back]
+        [at_a + back.1 - out.1, at_b + out.1 - back.1]
     }
 
     /// The score after a move that was tried, if it can be below `score`, the present one.
@@ -372,11 +357,24 @@ impl Grid {
                 self.shard_cost[shard] = self.shard_cost[shard] - self.row_cost(units, block, part) + after;
             }
         }
-        self.shift_unit(units, leaves, a, b);
-        if let Some(unit) = comes {
-            self.shift_unit(units, unit, b, a);
+        if trial.of_sets {
+            for (side, [from, to]) in [[a, b], [b, a]].into_iter().enumerate() {
+                for &unit in &trial.sets[side] {
+                    self.shift_unit(units, unit as usize, from, to);
+                }
+            }
+        } else {
+            self.shift_unit(units, leaves, a, b);
+            if let Some(unit) = comes {
+                self.shift_unit(units, unit, b, a);
+            }
         }
-        if block_a == block_b {
+        if trial.of_sets {
+            let [leaves, comes] = &trial.sets;
+            let exchange =
+                SetExchange { from: block_a, to: block_b, leaves, comes, pad_tokens: trial.pad_tokens };
+            units.demand.set_exchange(&mut self.loads, &exchange);
+        } else if block_a == block_b {
             if units.demand.charges_padding() {
                 units.demand.repad(&mut self.loads, block_a, trial.pad_tokens[0]);
             }
@@ -441,34 +439,124 @@ impl Grid {
     }
 }
 
-impl Trial {
-    /// Change of A over both blocks.
-    #[inline]
-    pub(crate) fn attention_change(&self, grid: &Grid) -> i64 {
-        let [a, b] = self.blocks;
-        let change = self.attention[0].wrapping_sub(grid.block_attention[a]) as i64;
-        if a == b { change } else { change + self.attention[1].wrapping_sub(grid.block_attention[b]) as i64 }
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use routepack_anneal::Stream;
+    use routepack_problem::{check_layout, evaluate};
+
+    use super::*;
+    use crate::spread_bins::layout_of;
+    use crate::support::recipes;
+
+    /// Everything a grid keeps, except which of several equally large cells it remembers.
+    fn sums(grid: &Grid) -> impl PartialEq + std::fmt::Debug + use<> {
+        let leaders: Vec<[u64; 3]> = grid.leaders.iter().map(|leaders| leaders.costs).collect();
+        (
+            (grid.cell_of.clone(), grid.tokens.clone(), grid.samples.clone(), grid.num_units.clone()),
+            (grid.attention.clone(), grid.block_attention.clone(), leaders),
+            (grid.loads.clone(), grid.floor.clone(), grid.shard_cost.clone()),
+        )
     }
 
-    /// Changes of J of both blocks in a part, if they are two; of the one block and 0, else.
-    #[inline]
-    pub(crate) fn changes(&self, units: &Units, grid: &Grid, part: usize) -> [i64; 2] {
-        let change = |side: usize| {
-            let after = self.attention[side] + self.expert[part][side];
-            after.wrapping_sub(grid.row_cost(units, self.blocks[side], part)) as i64
-        };
-        if self.blocks[0] == self.blocks[1] { [change(0), 0] } else { [change(0), change(1)] }
-    }
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
 
-    pub(crate) fn blocks(&self) -> [usize; 2] {
-        self.blocks
-    }
+        /// Trials are exact, moves keep every sum as from scratch, and what a move does not touch stays.
+        #[test]
+        fn incremental_is_from_scratch_after_every_move(recipe in recipes(14)) {
+            let case = recipe.build();
+            let (instance, placement) = (&case.instance, &case.placement);
+            let units = Units::new(instance, placement, recipe.rows).expect("enough units");
+            let mut grid = Grid::new(&units, units.cells_of_units(instance, &case.first));
+            let mut stream = Stream::new(recipe.seed ^ 7);
+            let mut trial = Trial::default();
+            let count = units.num_units() as u64;
+            for _ in 0..60 {
+                let first = stream.below(count) as usize;
+                let candidate = if stream.below(3) == 0 {
+                    Move::Relocate { unit: first, cell: stream.below(units.num_cells() as u64) as usize }
+                } else {
+                    Move::Swap { first, second: stream.below(count) as usize }
+                };
+                let before = grid.clone();
+                let score = grid.score(&units);
+                let feasible = grid.try_move(&units, candidate, &mut trial);
+                prop_assert_eq!(sums(&before), sums(&grid), "a trial changes nothing");
 
-    pub(crate) fn leaves(&self) -> usize {
-        self.leaves
-    }
+                // Feasible exactly if the layout it leads to is one, and another one.
+                let mut cell_of = grid.cell_of.clone();
+                let cells = [first, stream.below(count) as usize].map(|unit| grid.cell_of[unit]);
+                let of_cells = cells[0] != cells[1] && stream.below(3) == 0;
+                let feasible = if of_cells {
+                    // Some units of either cell, now and then all of them, for some of the other.
+                    let all = stream.below(2) == 0;
+                    let sets = cells.map(|cell| -> Vec<u32> {
+                        let of_cell = (0..count as u32).filter(|&unit| grid.cell_of[unit as usize] == cell);
+                        of_cell.filter(|_| all || stream.below(2) == 0).collect()
+                    });
+                    for (set, target) in sets.iter().zip([cells[1], cells[0]]) {
+                        set.iter().for_each(|&unit| cell_of[unit as usize] = target);
+                    }
+                    let ends = cells.map(|cell| cell as usize);
+                    if units.block_of[ends[0]] == units.block_of[ends[1]] {
+                        continue;
+                    }
+                    let [leaves, comes] = sets.each_ref().map(|set| set.iter().copied());
+                    let feasible = grid.try_sets(&units, ends, leaves, comes, &mut trial);
+                    if feasible {
+                        grid.try_experts(&units, &mut trial);
+                    }
+                    if sets.iter().all(Vec::is_empty) {
+                        continue;
+                    }
+                    feasible
+                } else {
+                    feasible
+                };
+                match candidate {
+                    _ if of_cells => {}
+                    Move::Relocate { unit, cell } => cell_of[unit] = cell as u32,
+                    Move::Swap { first, second } => cell_of.swap(first, second),
+                }
+                let layout = layout_of(instance, &units, &cell_of);
+                let valid = cell_of != grid.cell_of && check_layout(instance, &layout).is_ok();
+                prop_assert_eq!(feasible, valid, "{:?}", candidate);
+                if !feasible {
+                    continue;
+                }
+                let evaluation = evaluate(instance, placement, &layout);
+                match grid.score_after(&units, &trial, score) {
+                    Some(after) => prop_assert_eq!(after, evaluation.score),
+                    None => prop_assert!(evaluation.score > score),
+                }
+                grid.make(&units, &trial);
+                prop_assert_eq!(grid.score(&units), evaluation.score);
+                for shard_row in 0..evaluation.attention.len() {
+                    let (block, part) = (shard_row / units.parts(), shard_row % units.parts());
+                    let j = evaluation.attention[shard_row] + evaluation.expert[shard_row];
+                    prop_assert_eq!(grid.row_cost(&units, block, part), j);
+                }
+                prop_assert_eq!(&grid.shard_cost, &evaluation.shard_cost);
+                prop_assert_eq!(sums(&grid), sums(&Grid::new(&units, grid.cell_of.clone())));
 
-    pub(crate) fn comes(&self) -> Option<usize> {
-        self.comes
+                // Shards that the move does not touch keep their cost, blocks their loads.
+                let touched = trial.blocks();
+                for block in (0..units.num_blocks()).filter(|block| !touched.contains(block)) {
+                    prop_assert_eq!(before.block_attention[block], grid.block_attention[block]);
+                    for part in 0..units.parts() {
+                        for layer in 0..units.demand.num_layers() {
+                            for rank in 0..units.demand.num_ranks() {
+                                let load = |grid: &Grid| units.demand.load(&grid.loads, block, part, layer, rank);
+                                prop_assert_eq!(load(&before), load(&grid));
+                            }
+                        }
+                    }
+                }
+                let mut copy = before.clone();
+                copy.clone_from(&grid);
+                prop_assert_eq!(sums(&copy), sums(&grid));
+            }
+        }
     }
 }

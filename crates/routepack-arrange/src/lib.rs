@@ -8,10 +8,13 @@ mod descend;
 mod edp_aware_pair;
 mod energy;
 mod error;
+mod exact;
 mod grid;
+mod leaders;
 mod neighbours;
 mod options;
 mod perturb;
+mod program;
 mod randomized_best_fit;
 mod resplit;
 mod seeds;
@@ -19,10 +22,18 @@ mod select;
 mod sketch;
 mod spread_bins;
 mod system;
+mod temperature;
+mod trial;
 mod units;
 mod window_shuffle;
 
 pub use arrange::{ArrangeProgress, Arranged, Stage, arrange};
 pub use error::ArrangeError;
+pub use exact::arrange_exactly;
 pub use options::ArrangeOptions;
+pub use program::{LayoutProgram, layout_program};
 pub use spread_bins::spread_bins;
+
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;

@@ -19,10 +19,13 @@ pub struct ArrangeOptions {
     /// Rounds of annealing, each 8 times as long as the one before, the last a full one; 1 to 8. Early rounds make a
     /// search that is stopped at any time a good one.
     pub rounds: u32,
-    /// First temperature, as a fraction of the mean cost J of a row-shard; positive.
+    /// First temperature at least, as a fraction of the mean cost J of a row-shard; positive.
     pub hottest: f64,
-    /// Last temperature, as a fraction of the mean cost J of a row-shard; positive, at most `hottest`.
-    pub coldest: f64,
+    /// Mean acceptance, at the first temperature at least, of random swaps that raise the energy; in (0, 1). It decides
+    /// where units are few and every swap moves much.
+    pub hot_acceptance: f64,
+    /// The first temperature divided by the last; at least 1.
+    pub cooling: f64,
     /// How far shards may differ before the energy pulls them together, as a fraction of the mean cost J of a
     /// row-shard; positive.
     pub shard_tolerance: f64,
@@ -44,7 +47,8 @@ impl Default for ArrangeOptions {
             proposals_per_unit: 40_000,
             rounds: 2,
             hottest: 3e-3,
-            coldest: 7e-6,
+            hot_acceptance: 0.05,
+            cooling: 430.0,
             shard_tolerance: 1e-2,
             neighbours: 16,
             seeds: 2,
@@ -74,13 +78,14 @@ impl ArrangeOptions {
             }
         }
         let fractions = [
-            ("hottest", self.hottest, self.hottest > 0.0, "it must be positive and finite"),
             (
-                "coldest",
-                self.coldest,
-                0.0 < self.coldest && self.coldest <= self.hottest,
-                "it must lie between 0 and hottest",
+                "hot_acceptance",
+                self.hot_acceptance,
+                0.0 < self.hot_acceptance && self.hot_acceptance < 1.0,
+                "it must lie between 0 and 1",
             ),
+            ("hottest", self.hottest, self.hottest > 0.0, "it must be positive and finite"),
+            ("cooling", self.cooling, self.cooling >= 1.0, "it must be at least 1 and finite"),
             (
                 "shard_tolerance",
                 self.shard_tolerance,

@@ -1,8 +1,9 @@
 //! The layout search as a system for population annealing.
 //!
 //! Problem: least score of a layout (DESIGN §1.3); states are feasible layouts with all their sums ([`crate::Grid`]).
-//! Moves: swap a unit with one of its neighbours ([`crate::neighbours`]) or with any unit, relocate a unit, and the same
-//! within one block, where only attention changes.
+//! Moves: swap a unit with one of its neighbours ([`crate::neighbours`]) or with any unit, relocate a unit, the same
+//! within one block, where only attention changes; exchange two units of a cell for one of another, and trade the whole
+//! contents of two cells of different blocks, which is always feasible.
 //! Energy: [`crate::energy`]; a proposal is given up at once if its attention alone rises too much.
 //! Complexity of a proposal: O(kinds + parts), and one kernel call of O(L·P) a part if it crosses blocks.
 //! Reference: N. Metropolis et al., J. Chem. Phys. 21, 1953, doi 10.1063/1.1699114. Deviations from the paper (arXiv
@@ -12,14 +13,29 @@ use routepack_anneal::{Record, Stream, System, accepts};
 use routepack_problem::Score;
 
 use crate::energy::Energy;
-use crate::grid::{Grid, Move, Trial};
+use crate::grid::Grid;
 use crate::neighbours::Neighbours;
+use crate::trial::{Move, Trial};
 use crate::units::Units;
 
-/// Of 32 proposals, so many stay within a block, relocate a unit, swap any two units; the others swap neighbours.
-const WITHIN_OF_32: u64 = 10;
-const RELOCATE_OF_32: u64 = 2;
-const SWAP_ANY_OF_32: u64 = 3;
+/// Of 64 proposals, so many stay within a block, relocate a unit, swap any two units, exchange two units for one, trade
+/// the whole contents of two cells; the others swap neighbours.
+const WITHIN_OF_64: u64 = 20;
+const RELOCATE_OF_64: u64 = 4;
+const SWAP_ANY_OF_64: u64 = 6;
+const TWO_FOR_ONE_OF_64: u64 = 2;
+const TRADE_OF_64: u64 = 1;
+
+/// What is proposed.
+#[derive(Clone, Copy, Debug)]
+enum Proposal {
+    /// One unit or two change places.
+    Single(Move),
+    /// Two units of one cell for one of another.
+    TwoForOne([usize; 2], usize),
+    /// All units of two cells.
+    Trade([usize; 2]),
+}
 
 /// See the module.
 pub(crate) struct LayoutSystem<'a> {
@@ -74,8 +90,10 @@ impl LayoutState {
         self.grid.make(units, trial);
         let [from, to] = trial.blocks();
         if from != to {
-            self.move_member(trial.leaves(), from, to);
-            if let Some(unit) = trial.comes() {
+            for unit in trial.leaving(0) {
+                self.move_member(unit, from, to);
+            }
+            for unit in trial.leaving(1) {
                 self.move_member(unit, to, from);
             }
         }
@@ -95,29 +113,77 @@ impl LayoutState {
 impl LayoutSystem<'_> {
     /// Draws a move and its kind.
     #[inline]
-    fn propose(&self, state: &LayoutState, stream: &mut Stream) -> (usize, Move) {
+    fn propose(&self, state: &LayoutState, stream: &mut Stream) -> (usize, Proposal) {
         let units = self.units;
         let count = units.num_units() as u64;
         let first = stream.below(count) as usize;
-        let choice = stream.below(32);
-        if choice < WITHIN_OF_32 {
+        let mut choice = stream.below(64);
+        let mut is = |share: u64| {
+            let chosen = choice < share;
+            choice = choice.wrapping_sub(share);
+            chosen
+        };
+        let cell_of = |unit: usize| state.grid.cell_of[unit] as usize;
+        let mate = |stream: &mut Stream| {
             let members = &state.members[state.block(units, first)];
-            let second = members[stream.below(members.len() as u64) as usize] as usize;
+            members[stream.below(members.len() as u64) as usize] as usize
+        };
+        let mut any = || stream.below(count) as usize;
+        if is(WITHIN_OF_64) {
+            let second = mate(stream);
             if stream.below(8) == 0 {
-                return (4, Move::Relocate { unit: first, cell: state.grid.cell_of[second] as usize });
+                return (4, Proposal::Single(Move::Relocate { unit: first, cell: cell_of(second) }));
             }
-            return (3, Move::Swap { first, second });
+            return (3, Proposal::Single(Move::Swap { first, second }));
         }
-        if choice < WITHIN_OF_32 + RELOCATE_OF_32 {
+        if is(RELOCATE_OF_64) {
             let cell = stream.below(units.num_cells() as u64) as usize;
-            return (2, Move::Relocate { unit: first, cell });
+            return (2, Proposal::Single(Move::Relocate { unit: first, cell }));
+        }
+        if is(SWAP_ANY_OF_64) {
+            return (1, Proposal::Single(Move::Swap { first, second: any() }));
+        }
+        if is(TWO_FOR_ONE_OF_64) {
+            let third = any();
+            return (5, Proposal::TwoForOne([first, mate(stream)], third));
+        }
+        if is(TRADE_OF_64) {
+            return (6, Proposal::Trade([cell_of(first), cell_of(any())]));
         }
         let near = self.neighbours.of(first);
-        if choice < WITHIN_OF_32 + RELOCATE_OF_32 + SWAP_ANY_OF_32 || near.is_empty() {
-            return (1, Move::Swap { first, second: stream.below(count) as usize });
+        if near.is_empty() {
+            return (1, Proposal::Single(Move::Swap { first, second: any() }));
         }
         let second = near[stream.below(near.len() as u64) as usize] as usize;
-        (0, Move::Swap { first, second })
+        (0, Proposal::Single(Move::Swap { first, second }))
+    }
+
+    /// Feasibility and attention of a proposal.
+    #[inline]
+    fn try_attention(&self, state: &LayoutState, proposal: Proposal, trial: &mut Trial) -> bool {
+        let (units, grid) = (self.units, &state.grid);
+        match proposal {
+            Proposal::Single(candidate) => grid.try_attention(units, candidate, trial),
+            Proposal::TwoForOne([first, second], third) => {
+                let cells = [first, third].map(|unit| grid.cell_of[unit] as usize);
+                first != second
+                    && grid.cell_of[first] == grid.cell_of[second]
+                    && grid.try_sets(
+                        units,
+                        cells,
+                        [first as u32, second as u32].into_iter(),
+                        std::iter::once(third as u32),
+                        trial,
+                    )
+            }
+            Proposal::Trade(cells) => {
+                let [leaves, comes] = cells.map(|cell| {
+                    let members = &state.members[units.block_of[cell] as usize];
+                    members.iter().copied().filter(move |&unit| grid.cell_of[unit as usize] as usize == cell)
+                });
+                grid.try_sets(units, cells, leaves, comes, trial)
+            }
+        }
     }
 
     /// Change of the energy by a move that was tried.
@@ -134,8 +200,15 @@ impl System for LayoutSystem<'_> {
     /// Cell of every unit.
     type Snapshot = Vec<u32>;
 
-    const MOVE_KINDS: &'static [&'static str] =
-        &["swap-near", "swap-any", "relocate", "swap-within", "relocate-within"];
+    const MOVE_KINDS: &'static [&'static str] = &[
+        "swap-near",
+        "swap-any",
+        "relocate",
+        "swap-within",
+        "relocate-within",
+        "two-for-one",
+        "trade-cells",
+    ];
 
     fn energy(&self, state: &LayoutState) -> f64 {
         self.energy.of(&state.grid.shard_cost)
@@ -151,11 +224,13 @@ impl System for LayoutSystem<'_> {
 
     fn sample_change(&self, state: &mut LayoutState, stream: &mut Stream) -> f64 {
         let mut trial = Trial::default();
+        let count = self.units.num_units() as u64;
         for _ in 0..256 {
-            let (kind, candidate) = self.propose(state, stream);
-            if kind < 2 && state.grid.try_move(self.units, candidate, &mut trial) {
+            let [first, second] = [0; 2].map(|_| stream.below(count) as usize);
+            if state.grid.try_attention(self.units, Move::Swap { first, second }, &mut trial) {
                 let [a, b] = trial.blocks();
                 if a != b {
+                    state.grid.try_experts(self.units, &mut trial);
                     return self.change(state, &trial);
                 }
             }
@@ -172,8 +247,8 @@ impl System for LayoutSystem<'_> {
     ) {
         let mut trial = Trial::default();
         for _ in 0..self.proposals {
-            let (kind, candidate) = self.propose(state, stream);
-            if !state.grid.try_attention(self.units, candidate, &mut trial) {
+            let (kind, proposal) = self.propose(state, stream);
+            if !self.try_attention(state, proposal, &mut trial) {
                 continue;
             }
             record.propose(kind);
@@ -185,6 +260,10 @@ impl System for LayoutSystem<'_> {
             if accepts(change, temperature, stream) {
                 state.make(self.units, &trial);
                 record.accept(kind, change);
+                // The whole score is only looked at where its first component can be the best.
+                if state.grid.shard_cost.iter().all(|&cost| cost <= record.bar().worst_shard) {
+                    record.offer(self, state);
+                }
             }
         }
     }

@@ -95,3 +95,30 @@ impl PackOptions {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_keys_are_refused_and_missing_ones_are_defaults() {
+        let some: PackOptions = serde_json::from_str(r#"{"goal": "cells", "dives": 5}"#).unwrap();
+        assert_eq!(some, PackOptions { goal: Goal::Cells, dives: 5, ..PackOptions::default() });
+        assert!(serde_json::from_str::<PackOptions>(r#"{"dive": 5}"#).is_err());
+    }
+
+    #[test]
+    fn every_range_is_checked() {
+        let good = PackOptions::default();
+        assert!(good.validate().is_ok());
+        let bad = [
+            PackOptions { fill_tries: 0, ..good.clone() },
+            PackOptions { fill_window: 1001, ..good.clone() },
+            PackOptions { column_types: 0, ..good.clone() },
+            PackOptions { table_bytes: 0, ..good.clone() },
+            PackOptions { check_bytes: 0, ..good.clone() },
+            PackOptions { check_steps: 0, ..good.clone() },
+        ];
+        assert!(bad.iter().all(|options| options.validate().is_err()));
+    }
+}

@@ -9,4 +9,4 @@ mod scalar;
 
 pub use demand::Demand;
 pub use error::PeaksError;
-pub use loads::{Exchange, Loads};
+pub use loads::{Exchange, Loads, SetExchange, SetSums};

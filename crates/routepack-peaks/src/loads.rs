@@ -57,6 +57,28 @@ pub struct Exchange {
     pub pad_tokens: [u64; 2],
 }
 
+/// Sets of units change places between two blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetExchange<'a> {
+    /// The block the first set leaves.
+    pub from: usize,
+    /// The other block.
+    pub to: usize,
+    /// Units that go from `from` to `to`.
+    pub leaves: &'a [u32],
+    /// Units that go from `to` to `from`.
+    pub comes: &'a [u32],
+    /// Padding tokens of `from` and `to` afterwards; ignored unless the demand charges padding.
+    pub pad_tokens: [u64; 2],
+}
+
+/// Room for the summed demands of two sets, kept between calls.
+#[derive(Clone, Debug, Default)]
+pub struct SetSums {
+    leaves: Vec<Chunk<u32>>,
+    comes: Vec<Chunk<u32>>,
+}
+
 impl Exchange {
     /// The exchange that undoes this one, given the padding tokens of both blocks before it.
     #[must_use]
@@ -122,15 +144,37 @@ impl Demand {
         exchange: &Exchange,
     ) -> [u64; 2] {
         assert_ne!(exchange.from, exchange.to, "an exchange is between two blocks");
-        let blocks = Blocks {
-            ranks: self.shape.ranks,
-            a: &loads.values[self.loads_range(exchange.from, part)],
-            b: &loads.values[self.loads_range(exchange.to, part)],
-            weights: &self.weights,
-        };
+        let ends = [exchange.from, exchange.to];
+        let blocks = self.blocks(loads, part, ends);
         let leaves = &values[self.range(exchange.leaves, part)];
         let comes = &values[self.range(exchange.comes, part)];
-        let tokens = exchange.pad_tokens.map(|tokens| part_tokens(tokens, part, self.shape));
+        self.charge(loads, part, blocks, ends, exchange.pad_tokens, leaves, comes)
+    }
+
+    #[inline]
+    fn blocks<'a>(&'a self, loads: &'a Loads, part: usize, [from, to]: [usize; 2]) -> Blocks<'a> {
+        Blocks {
+            ranks: self.shape.ranks,
+            a: &loads.values[self.loads_range(from, part)],
+            b: &loads.values[self.loads_range(to, part)],
+            weights: &self.weights,
+        }
+    }
+
+    /// Costs of two blocks after the demands changed sides, padding included.
+    #[expect(clippy::too_many_arguments, reason = "the one place where demands, blocks and padding meet")]
+    #[inline]
+    fn charge<T: Rows>(
+        &self,
+        loads: &Loads,
+        part: usize,
+        blocks: Blocks<'_>,
+        ends: [usize; 2],
+        pad_tokens: [u64; 2],
+        leaves: &[Chunk<T>],
+        comes: &[Chunk<T>],
+    ) -> [u64; 2] {
+        let tokens = pad_tokens.map(|tokens| part_tokens(tokens, part, self.shape));
         match &self.pads {
             Pads::None => T::exchange(blocks, leaves, comes),
             Pads::Spread { .. } => {
@@ -139,12 +183,73 @@ impl Demand {
                 [a + pads_a, b + pads_b]
             }
             Pads::Fixed(experts) => {
-                let before = [exchange.from, exchange.to]
-                    .map(|block| part_tokens(loads.pad_tokens[block], part, self.shape));
+                let before = ends.map(|block| part_tokens(loads.pad_tokens[block], part, self.shape));
                 let gains = [0, 1].map(|side| (tokens[side].wrapping_sub(before[side])) as u32);
                 T::padded_exchange(blocks, leaves, comes, PadShift { experts, gains })
             }
         }
+    }
+
+    /// X of both blocks in one part after sets of units changed places; nothing changes.
+    ///
+    /// Complexity: one pass over every unit's demand, then one kernel call.
+    ///
+    /// # Panics
+    /// Both blocks are the same, or there is no such block or unit.
+    pub fn set_exchange_costs(
+        &self,
+        loads: &Loads,
+        part: usize,
+        exchange: &SetExchange<'_>,
+        sums: &mut SetSums,
+    ) -> [u64; 2] {
+        assert_ne!(exchange.from, exchange.to, "an exchange is between two blocks");
+        let sides = [(&mut sums.leaves, exchange.leaves), (&mut sums.comes, exchange.comes)];
+        for (sum, units) in sides {
+            sum.clear();
+            sum.resize(self.shape.stride(), [0; crate::kernels::LANES]);
+            for &unit in units {
+                let range = self.range(Some(unit as usize), part);
+                match &self.values {
+                    Values::Narrow(demand) => add(sum, &demand[range]),
+                    Values::Wide(demand) => add(sum, &demand[range]),
+                }
+            }
+        }
+        let blocks = self.blocks(loads, part, [exchange.from, exchange.to]);
+        self.charge(
+            loads,
+            part,
+            blocks,
+            [exchange.from, exchange.to],
+            exchange.pad_tokens,
+            &sums.leaves,
+            &sums.comes,
+        )
+    }
+
+    /// Makes an exchange of sets, in all parts.
+    ///
+    /// # Panics
+    /// Both blocks are the same, or there is no such block or unit.
+    pub fn set_exchange(&self, loads: &mut Loads, exchange: &SetExchange<'_>) {
+        assert_ne!(exchange.from, exchange.to, "an exchange is between two blocks");
+        let moves = exchange.leaves.iter().map(|&unit| (unit, exchange.from, exchange.to));
+        let back = exchange.comes.iter().map(|&unit| (unit, exchange.to, exchange.from));
+        for (unit, from, to) in moves.chain(back) {
+            for part in 0..self.shape.parts {
+                let ranges = [from, to].map(|block| self.loads_range(block, part));
+                let [a, b] = loads.values.get_disjoint_mut(ranges).expect("two blocks of the loads");
+                let (leaves, comes) = (self.range(Some(unit as usize), part), self.range(None, part));
+                match &self.values {
+                    Values::Narrow(values) => shift(a, b, &values[leaves], &values[comes]),
+                    Values::Wide(values) => shift(a, b, &values[leaves], &values[comes]),
+                }
+            }
+        }
+        let [from, to] = exchange.pad_tokens;
+        self.repad(loads, exchange.from, from);
+        self.repad(loads, exchange.to, to);
     }
 
     /// Makes an exchange, in all parts.

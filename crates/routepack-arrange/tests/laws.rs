@@ -1,0 +1,285 @@
+//! What holds of every arranged layout, and the optimum where it can be known.
+
+mod support;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use routepack_arrange::{
+    ArrangeError, ArrangeOptions, Arranged, arrange, arrange_exactly, layout_program, spread_bins,
+};
+use routepack_bounds::{given_placement, layout_bound};
+use routepack_lp::{Backend, SolveOptions, Status, solve};
+use routepack_problem::{
+    AttentionKind, Batch, ExpertCounts, Gamma, Instance, Placement, Setting, check_layout, evaluate,
+};
+use support::{Case, Recipe, recipes};
+
+fn short() -> ArrangeOptions {
+    ArrangeOptions { proposals_per_unit: 3000, temperatures: 24, ..ArrangeOptions::default() }
+}
+
+fn run(case: &Case, options: &ArrangeOptions, seed: u64) -> Arranged {
+    arrange(&case.instance, &case.placement, &case.first, options, seed, &|| false, &mut |_| {})
+        .expect("valid input")
+}
+
+fn bins_of(case: &Case) -> Vec<Vec<u32>> {
+    let mut bins = vec![Vec::new(); case.first.num_cells()];
+    for unit in 0..case.instance.num_units() {
+        let first = case.instance.unit(unit)[0] as usize;
+        bins[case.first.cell_of()[first] as usize].push(unit as u32);
+    }
+    bins
+}
+
+fn recipe(seed: u64) -> Recipe {
+    Recipe {
+        seed,
+        rows: 2,
+        slots_per_group: 2,
+        groups: 2,
+        extra: 12,
+        layers: 3,
+        parts: 1,
+        kinds: 2,
+        pads: 0,
+        grouped: false,
+        limited: false,
+        tight: false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn arranged_layouts_are_feasible_exact_and_no_worse(recipe in recipes(20)) {
+        let case = recipe.build();
+        let arranged = run(&case, &short(), recipe.seed);
+        // Coverage, capacity, nonempty cells, samples per cell, whole groups, equal micro-batch counts.
+        check_layout(&case.instance, &arranged.layout).expect("feasible");
+        prop_assert_eq!(arranged.layout.num_rows(), recipe.rows);
+        prop_assert!(arranged.layout.cells().iter().all(|cell| !cell.is_empty()));
+        let first = evaluate(&case.instance, &case.placement, &case.first).score;
+        prop_assert_eq!(evaluate(&case.instance, &case.placement, &arranged.layout).score, arranged.score);
+        prop_assert!(arranged.score <= first);
+        prop_assert!(arranged.finished);
+        let bound = layout_bound(&case.instance, &given_placement(&case.instance, &case.placement), recipe.rows);
+        prop_assert!(bound.worst_shard <= arranged.score.worst_shard);
+    }
+
+    #[test]
+    fn witness_bins_become_layouts(recipe in recipes(20), merge in any::<bool>()) {
+        let case = recipe.build();
+        let mut bins = bins_of(&case);
+        if merge && !recipe.tight && !recipe.limited && bins.len() > 1 {
+            // Fewer bins than cells: two of them fit into one, as the capacity is twice the fullest.
+            let last = bins.pop().expect("two bins");
+            bins[0].extend(last);
+            bins.push(Vec::new());
+        }
+        let layout = spread_bins(&case.instance, &bins, recipe.rows).expect("U >= R·D");
+        check_layout(&case.instance, &layout).expect("feasible");
+    }
+}
+
+/// Tiny cases of every kind: the search ends in the optimum.
+#[test]
+fn tiny_cases_end_in_the_optimum() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let strategy = recipes(5);
+    let (mut compared, mut nontrivial) = (0, 0);
+    while compared < 200 {
+        let recipe = strategy.new_tree(&mut runner).expect("a recipe").current();
+        if recipe.cells() > 6 || recipe.cells() + recipe.extra > 10 {
+            continue;
+        }
+        let case = recipe.build();
+        let (best, score) = arrange_exactly(&case.instance, &case.placement, recipe.rows)
+            .expect("enough units")
+            .expect("a layout is known");
+        check_layout(&case.instance, &best).expect("feasible");
+        let arranged = run(&case, &ArrangeOptions::default(), recipe.seed);
+        assert_eq!(arranged.score, score, "{recipe:?}");
+        compared += 1;
+        nontrivial += usize::from(
+            recipe.cells() > 1 && evaluate(&case.instance, &case.placement, &case.first).score > score,
+        );
+    }
+    assert!(nontrivial > 80, "only {nontrivial} cases had something to find");
+}
+
+/// The oracle itself, against the program that knows nothing of it.
+#[test]
+fn the_program_agrees_with_the_oracle() {
+    let options = SolveOptions::with(Backend::default());
+    for seed in 0..6 {
+        let case = Recipe { slots_per_group: 2, groups: 1, extra: 2, layers: 2, ..recipe(seed) }.build();
+        let (_, score) = arrange_exactly(&case.instance, &case.placement, 2).expect("units").expect("layout");
+        let unit = 1 << case.instance.charges().scale_bits();
+        let program = layout_program(&case.instance, &case.placement, 2, unit).expect("no padding");
+        let solved = solve(program.program(), &options).expect("solved");
+        assert_eq!(solved.status, Status::Optimal);
+        let layout = program.layout(&case.instance, &solved.values);
+        check_layout(&case.instance, &layout).expect("feasible");
+        let found = evaluate(&case.instance, &case.placement, &layout).score.worst_shard;
+        assert!(found >= score.worst_shard, "nothing beats the optimum");
+        let excess = (found - score.worst_shard) as f64 / score.worst_shard as f64;
+        assert!(excess < 1e-6, "seed {seed}: {found} against {}", score.worst_shard);
+    }
+}
+
+/// The program of a tiny window is the one written out beside its page of mathematics.
+#[test]
+fn the_program_is_the_one_of_the_page() {
+    // Three samples of 3, 4 and 3 tokens, one layer of 4 experts, top-2, P = 2, D = 2, C = 8: one row.
+    let counts = vec![3, 3, 0, 0, 1, 2, 3, 2, 0, 0, 3, 3];
+    let batch = Batch {
+        lengths: vec![3, 4, 3],
+        expert_counts: Some(ExpertCounts::new([3, 1, 1, 4], counts).expect("shape")),
+        ..Batch::default()
+    };
+    let mut setting = Setting::new(2, 2, 8);
+    setting.routing.top_k = 2;
+    setting.cost.gamma = Some(Gamma::Every("1".parse().expect("decimal")));
+    setting.cost.kinds = Some(vec![AttentionKind {
+        name: "linear".into(),
+        alpha: "1".parse().expect("decimal"),
+        beta: "0".parse().expect("decimal"),
+    }]);
+    let instance = Instance::single(batch, &setting).expect("valid");
+    let placement = Placement::identity(1, 4, 2).expect("valid");
+    let unit = 1 << instance.charges().scale_bits();
+    let program = layout_program(&instance, &placement, 1, unit).expect("no padding");
+    let written = program.program().write_lp();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/fixed_row_layout.lp");
+    if std::env::var_os("UPDATE_MODELS").is_some() {
+        std::fs::write(path, &written).expect("written");
+    }
+    assert_eq!(written, std::fs::read_to_string(path).expect("models/fixed_row_layout.lp"));
+}
+
+/// The same bytes for 1, 2 and 4 threads, twice, and another answer is possible for another seed.
+#[test]
+fn threads_do_not_matter() {
+    for seed in 0..4 {
+        let case = Recipe { extra: 40, pads: (seed % 3) as usize, ..recipe(seed) }.build();
+        let results: Vec<Arranged> = [1, 2, 4, 1, 2]
+            .into_iter()
+            .map(|threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+                pool.install(|| run(&case, &short(), seed))
+            })
+            .collect();
+        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}");
+    }
+}
+
+/// Stopped at once, the first layout is the answer; stopped at any look, a feasible one that is no worse.
+#[test]
+fn stopping_gives_the_best_so_far() {
+    let case = Recipe { extra: 40, ..recipe(3) }.build();
+    let first = evaluate(&case.instance, &case.placement, &case.first).score;
+    let stopped_after = |looks: u64| {
+        let count = AtomicU64::new(0);
+        let stop = || count.fetch_add(1, Ordering::Relaxed) >= looks;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+        let arranged = pool.install(|| {
+            arrange(&case.instance, &case.placement, &case.first, &short(), 1, &stop, &mut |_| {})
+                .expect("valid input")
+        });
+        check_layout(&case.instance, &arranged.layout).expect("feasible");
+        assert_eq!(evaluate(&case.instance, &case.placement, &arranged.layout).score, arranged.score);
+        assert!(arranged.score <= first);
+        arranged
+    };
+    let at_once = stopped_after(0);
+    assert!(!at_once.finished && !at_once.local_optimum);
+    assert_eq!(at_once.layout, case.first);
+    for looks in [1, 2, 3, 5, 8, 13, 50, 200, 1000] {
+        stopped_after(looks);
+    }
+    assert!(stopped_after(u64::MAX).finished);
+}
+
+#[test]
+fn everyday_extremes() {
+    let one = Recipe { rows: 1, slots_per_group: 1, groups: 1, extra: 0, ..recipe(1) };
+    let cases = [
+        ("one sample", one.clone()),
+        ("one cell", Recipe { extra: 9, ..one.clone() }),
+        ("D = 1", Recipe { rows: 4, extra: 9, ..one.clone() }),
+        ("R = 1, G = 1", Recipe { rows: 1, groups: 1, ..recipe(2) }),
+        ("R = 1, G = 3", Recipe { rows: 1, groups: 3, ..recipe(3) }),
+        ("U = R·D", Recipe { extra: 0, ..recipe(4) }),
+        ("U = R·D, no room", Recipe { extra: 0, tight: true, ..recipe(5) }),
+        ("no routes", Recipe { layers: 0, ..recipe(6) }),
+        ("parts", Recipe { parts: 3, slots_per_group: 1, ..recipe(7) }),
+    ];
+    for (name, recipe) in cases {
+        let case = recipe.build();
+        let arranged = run(&case, &short(), 0);
+        check_layout(&case.instance, &arranged.layout).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(arranged.finished, "{name}");
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let case = recipe(1).build();
+    let fails = |bins: &[Vec<u32>], rows| spread_bins(&case.instance, bins, rows).expect_err("refused");
+    let bins = bins_of(&case);
+    let units = case.instance.num_units();
+    assert!(matches!(fails(&bins, 1), ArrangeError::TooManyBins { bins: 8, cells: 4, .. }));
+    assert!(matches!(fails(&bins, units), ArrangeError::TooFewUnits { .. }));
+    let mut twice = bins.clone();
+    twice[0].push(bins[1][0]);
+    assert!(matches!(fails(&twice, 2), ArrangeError::Coverage { times: 2, .. }));
+    let mut missing = bins.clone();
+    missing[0].clear();
+    assert!(matches!(fails(&missing, 2), ArrangeError::Coverage { times: 0, .. }));
+    let mut unknown = bins.clone();
+    unknown[0].push(units as u32);
+    assert!(matches!(fails(&unknown, 2), ArrangeError::NoSuchUnit { .. }));
+
+    for options in [
+        ArrangeOptions { population: 0, ..short() },
+        ArrangeOptions { rounds: 9, ..short() },
+        ArrangeOptions { cooling: 0.5, ..short() },
+        ArrangeOptions { hot_acceptance: f64::NAN, ..short() },
+        ArrangeOptions { quality_gate: -0.1, ..short() },
+    ] {
+        let error =
+            arrange(&case.instance, &case.placement, &case.first, &options, 0, &|| false, &mut |_| {});
+        assert!(matches!(error, Err(ArrangeError::Option { .. })), "{options:?}");
+    }
+    let padded = Recipe { pads: 2, ..recipe(1) }.build();
+    let refused = layout_program(&padded.instance, &padded.placement, 2, 1).expect_err("padding");
+    assert_eq!(refused, ArrangeError::PaddingInProgram);
+}
+
+/// The generator of these tests reaches the rules it is meant to.
+#[test]
+fn the_generator_reaches_the_hard_cases() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let strategy = recipes(20);
+    let mut seen = [0usize; 6];
+    for _ in 0..200 {
+        let recipe = strategy.new_tree(&mut runner).expect("a recipe").current();
+        let Case { instance, .. } = recipe.build();
+        let facts: [fn(&Instance) -> bool; 6] = [
+            |instance| instance.topology().num_parts() > 1,
+            |instance| instance.topology().num_groups() > 1,
+            |instance| instance.num_units() < instance.num_samples(),
+            Instance::charges_padding,
+            |instance| instance.num_layers() == 0,
+            |instance| instance.setting().packing.max_samples.is_some(),
+        ];
+        for (seen, fact) in seen.iter_mut().zip(facts) {
+            *seen += usize::from(fact(&instance));
+        }
+    }
+    assert!(seen.into_iter().all(|count| count >= 20), "{seen:?}");
+}
