@@ -1,4 +1,5 @@
 //! Property tests of the whole workspace.
 
 mod objective;
+mod placement;
 mod plan;

@@ -31,6 +31,18 @@ pub enum PlaceError {
         /// Total load.
         sum: u128,
     },
+    /// The load of a layer in one row and shard leaves the range of the kernels.
+    #[error(
+        "loads[{layer}] of block {block} sum to {sum}: a row and shard must stay below 2^31 routed rows a layer"
+    )]
+    BlockOverflow {
+        /// Layer.
+        layer: usize,
+        /// Block: a row and EDP shard.
+        block: usize,
+        /// Total load.
+        sum: u128,
+    },
     /// The resident placement is of another model or job.
     #[error("resident placement has {found}, the loads have {expected}")]
     Resident {
@@ -38,6 +50,36 @@ pub enum PlaceError {
         found: String,
         /// Layers, experts and ranks of the loads.
         expected: String,
+    },
+    /// A placement is of another model or job than the loads of a layout.
+    #[error("{name} placement has {found}, the loads have {expected}")]
+    Placement {
+        /// Which placement.
+        name: &'static str,
+        /// Its layers and experts.
+        found: String,
+        /// Layers and experts of the loads.
+        expected: String,
+    },
+    /// Not one limit a layer.
+    #[error("move limits for {found} layers, the loads have {expected}")]
+    Limits {
+        /// Limits given.
+        found: usize,
+        /// Layers.
+        expected: usize,
+    },
+    /// The start is further from the resident placement than allowed.
+    #[error(
+        "layer {layer} of the start has {moved} experts away from their resident rank, at most {limit} may be"
+    )]
+    Moves {
+        /// Layer.
+        layer: usize,
+        /// Experts away.
+        moved: usize,
+        /// Experts that may be.
+        limit: u32,
     },
     /// An option is out of range.
     #[error("place.{field} = {value}: {limit}")]

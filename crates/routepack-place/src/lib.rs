@@ -2,6 +2,7 @@
 #![allow(clippy::doc_markdown, reason = "the headers hold formulas")]
 
 mod best_swap;
+mod block_ranks;
 mod error;
 mod exchange;
 mod incremental;
@@ -13,6 +14,8 @@ mod program;
 mod ranks;
 mod relabel;
 mod resplit;
+mod row_loads;
+mod row_peaks;
 mod slots;
 mod transfers;
 mod triple;
@@ -22,4 +25,6 @@ pub use incremental::{MoveGoal, Moved, MovedLayer, place_incrementally};
 pub use options::{PlaceOptions, Start};
 pub use place::{Placed, PlacedLayer, place};
 pub use program::equal_cardinality_partition;
+pub use row_loads::RowLoads;
+pub use row_peaks::{MoveLimit, RowPeakOptions, RowPlaced, RowPlacedLayer, place_on_row_peaks};
 pub use transfers::{Transfer, transfers};

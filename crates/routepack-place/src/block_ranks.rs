@@ -1,0 +1,231 @@
+//! The experts of one layer on their ranks, with the load of every rank in every block, while swaps improve them.
+//!
+//! State: W\[p,b\] and, per block, the three largest loads and the ranks of the first two, so that what a swap of two
+//! experts would cost is found without looking at other ranks: the largest of the others is the first, second or third
+//! that is not of the two. The spread Σ_b Σ_p W²/mean_b, whose change needs the two ranks alone, is a smooth stand-in that
+//! searches may walk on; costs are integers, spreads are floats whose bits no instruction set changes.
+//! O(B) a question, O(P·B) a change; vectors of blocks.
+
+use multiversion::multiversion;
+
+use crate::RowLoads;
+
+/// Blocks are padded to a multiple of this many, with zeros.
+const LANES: usize = 8;
+
+type Lanes = [u32; LANES];
+
+/// Ranks of one layer; every rank has exactly s members.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockRanks {
+    /// Vectors of `LANES` blocks.
+    width: usize,
+    slots: usize,
+    /// Load of every expert, `[experts][width]`.
+    experts: Vec<Lanes>,
+    /// Experts, `[ranks · slots]`.
+    members: Vec<u32>,
+    /// W, `[ranks][width]`.
+    sums: Vec<Lanes>,
+    /// 1 / mean rank load of every block, 0 where nothing is charged, `[width]`.
+    scales: Vec<[f32; LANES]>,
+    top: Top,
+}
+
+/// The largest loads of every block, `[width]` each.
+#[derive(Clone, Debug)]
+struct Top {
+    first: Vec<Lanes>,
+    second: Vec<Lanes>,
+    third: Vec<Lanes>,
+    first_rank: Vec<Lanes>,
+    second_rank: Vec<Lanes>,
+}
+
+impl BlockRanks {
+    /// Ranks that own the given experts, `[ranks · slots]`.
+    pub(crate) fn new(loads: &RowLoads, layer: usize, num_ranks: usize, members: Vec<u32>) -> Self {
+        let width = loads.num_blocks().div_ceil(LANES).max(1);
+        let mut experts = vec![[0; LANES]; loads.num_experts() * width];
+        for (expert, lanes) in experts.chunks_exact_mut(width).enumerate() {
+            lanes.as_flattened_mut()[..loads.num_blocks()].copy_from_slice(loads.of(layer, expert));
+        }
+        let slots = members.len() / num_ranks;
+        let zeros = || vec![[0; LANES]; width];
+        let top = Top {
+            first: zeros(),
+            second: zeros(),
+            third: zeros(),
+            first_rank: zeros(),
+            second_rank: zeros(),
+        };
+        let mut ranks = Self {
+            width,
+            slots,
+            experts,
+            members,
+            sums: vec![[0; LANES]; num_ranks * width],
+            scales: vec![[0.0; LANES]; width],
+            top,
+        };
+        for place in 0..ranks.members.len() {
+            let expert = ranks.members[place] as usize * width;
+            let sums = &mut ranks.sums[place / slots * width..][..width];
+            for (sum, load) in
+                sums.as_flattened_mut().iter_mut().zip(ranks.experts[expert..][..width].as_flattened())
+            {
+                *sum += load;
+            }
+        }
+        for (block, scale) in ranks.scales.as_flattened_mut().iter_mut().enumerate() {
+            let sums = ranks.sums.as_flattened().iter().skip(block).step_by(width * LANES);
+            let total: u64 = sums.map(|&sum| u64::from(sum)).sum();
+            *scale = if total == 0 { 0.0 } else { num_ranks as f32 / total as f32 };
+        }
+        find_top(&ranks.sums, &mut ranks.top);
+        ranks
+    }
+
+    /// Σ over blocks of the largest rank load, in routed rows.
+    pub(crate) fn cost(&self) -> u64 {
+        self.top.first.as_flattened().iter().map(|&load| u64::from(load)).sum()
+    }
+
+    /// Slots s of a rank.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Experts of every rank, `[ranks · slots]`.
+    pub(crate) fn members(&self) -> &[u32] {
+        &self.members
+    }
+
+    /// The rank with the largest load in a block.
+    pub(crate) fn heaviest(&self, block: usize) -> usize {
+        self.top.first_rank.as_flattened()[block] as usize
+    }
+
+    /// The cost if the experts at two places of different ranks were exchanged.
+    pub(crate) fn cost_of_swap(&self, a: usize, b: usize) -> u64 {
+        let ranks = [(a / self.slots) as u32, (b / self.slots) as u32];
+        swap_cost(&self.two(a, b), &self.top, ranks)
+    }
+
+    /// How the spread would change if the experts at two places of different ranks were exchanged.
+    pub(crate) fn spread_of_swap(&self, a: usize, b: usize) -> f64 {
+        f64::from(swap_spread(&self.two(a, b), &self.scales))
+    }
+
+    fn two(&self, a: usize, b: usize) -> Two<'_> {
+        let width = self.width;
+        let expert = |place: usize| &self.experts[self.members[place] as usize * width..][..width];
+        let rank = |place: usize| &self.sums[place / self.slots * width..][..width];
+        Two { ranks: [rank(a), rank(b)], experts: [expert(a), expert(b)] }
+    }
+
+    /// Exchanges the experts at two places of different ranks.
+    pub(crate) fn swap(&mut self, a: usize, b: usize) {
+        let (p, q) = (a / self.slots, b / self.slots);
+        let width = self.width;
+        let (leaves, comes) = (self.members[a] as usize * width, self.members[b] as usize * width);
+        for at in 0..width {
+            for lane in 0..LANES {
+                let shift = self.experts[comes + at][lane].wrapping_sub(self.experts[leaves + at][lane]);
+                let (to, from) = (p * width + at, q * width + at);
+                self.sums[to][lane] = self.sums[to][lane].wrapping_add(shift);
+                self.sums[from][lane] = self.sums[from][lane].wrapping_sub(shift);
+            }
+        }
+        self.members.swap(a, b);
+        find_top(&self.sums, &mut self.top);
+    }
+}
+
+/// Loads of two ranks and of the experts they would exchange, `[width]` each.
+struct Two<'a> {
+    ranks: [&'a [Lanes]; 2],
+    experts: [&'a [Lanes]; 2],
+}
+
+#[multiversion(targets("x86_64+avx2+bmi2", "aarch64+neon"))]
+fn swap_cost(two: &Two<'_>, top: &Top, [p, q]: [u32; 2]) -> u64 {
+    let width = top.first.len();
+    let [of_p, of_q] = two.ranks.map(|rank| &rank[..width]);
+    let [leaves, comes] = two.experts.map(|expert| &expert[..width]);
+    let (first, second, third) = (&top.first[..width], &top.second[..width], &top.third[..width]);
+    let (first_rank, second_rank) = (&top.first_rank[..width], &top.second_rank[..width]);
+    let is_one = |rank: u32| rank == p || rank == q;
+    let mut costs = [0u64; LANES];
+    for at in 0..width {
+        for lane in 0..LANES {
+            let others = if !is_one(first_rank[at][lane]) {
+                first[at][lane]
+            } else if !is_one(second_rank[at][lane]) {
+                second[at][lane]
+            } else {
+                third[at][lane]
+            };
+            let shift = comes[at][lane].wrapping_sub(leaves[at][lane]);
+            let (p_then, q_then) = (of_p[at][lane].wrapping_add(shift), of_q[at][lane].wrapping_sub(shift));
+            costs[lane] += u64::from(others.max(p_then).max(q_then));
+        }
+    }
+    costs.iter().sum()
+}
+
+/// Σ_b ((W_p + δ)² + (W_q − δ)² − W_p² − W_q²) / mean_b, halved.
+#[multiversion(targets("x86_64+avx2+bmi2", "aarch64+neon"))]
+fn swap_spread(two: &Two<'_>, scales: &[[f32; LANES]]) -> f32 {
+    let width = scales.len();
+    let [of_p, of_q] = two.ranks.map(|rank| &rank[..width]);
+    let [leaves, comes] = two.experts.map(|expert| &expert[..width]);
+    let difference = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() as f32;
+    let mut changes = [0f32; LANES];
+    for at in 0..width {
+        for lane in 0..LANES {
+            let shift = difference(comes[at][lane], leaves[at][lane]);
+            let ahead = difference(of_p[at][lane], of_q[at][lane]);
+            changes[lane] += shift * (ahead + shift) * scales[at][lane];
+        }
+    }
+    changes.iter().sum()
+}
+
+#[multiversion(targets("x86_64+avx2+bmi2", "aarch64+neon"))]
+fn find_top(sums: &[Lanes], top: &mut Top) {
+    let width = top.first.len();
+    for at in 0..width {
+        let (mut first, mut second, mut third) = ([0u32; LANES], [0u32; LANES], [0u32; LANES]);
+        let (mut first_rank, mut second_rank) = ([u32::MAX; LANES], [u32::MAX; LANES]);
+        for (rank, sums) in (0u32..).zip(sums.chunks_exact(width)) {
+            for lane in 0..LANES {
+                let load = sums[at][lane];
+                let leads = load > first[lane] || first_rank[lane] == u32::MAX;
+                let follows = load > second[lane] || second_rank[lane] == u32::MAX;
+                third[lane] = if leads || follows { second[lane] } else { third[lane].max(load) };
+                second_rank[lane] = if leads {
+                    first_rank[lane]
+                } else if follows {
+                    rank
+                } else {
+                    second_rank[lane]
+                };
+                second[lane] = if leads {
+                    first[lane]
+                } else if follows {
+                    load
+                } else {
+                    second[lane]
+                };
+                first_rank[lane] = if leads { rank } else { first_rank[lane] };
+                first[lane] = if leads { load } else { first[lane] };
+            }
+        }
+        top.first[at] = first;
+        top.second[at] = second;
+        top.third[at] = third;
+        top.first_rank[at] = first_rank;
+        top.second_rank[at] = second_rank;
+    }
+}

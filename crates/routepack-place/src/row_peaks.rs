@@ -1,0 +1,331 @@
+//! Placement on the charged peaks: experts onto ranks so that a given layout costs least.
+//!
+//! Problem: the objective charges per row and EDP shard the largest rank load, X = Σ_b max_p W\[b,l,p\] per layer over
+//! blocks b, while balancing the window's sum only bounds it from below (DESIGN §1.4, stage 4). Given V\[b,l,e\]
+//! ([`RowLoads`]), find the bijection with least Σ_b max_p Σ_{e on p} V\[b,l,e\]; for one block it is cardinality-
+//! constrained makespan, strongly NP-hard.
+//! Method: simulated annealing by swaps, a layer at a time. A proposal takes a random block, an expert of the rank that
+//! paces it, and any expert of another rank. The energy is the spread Σ_b Σ_p W²/mean_b: with P·B loads to level and one
+//! peak a block to see, the peaks alone guide worse (measured: half as much again above the bound for the same number
+//! of proposals). The temperature falls geometrically from a fraction of the mean change of such swaps. The placement of
+//! least cost met is kept and led to a local optimum: no swap of two experts lowers the cost. Never worse than the
+//! start. Who stays on its rank keeps its slot; of the experts of a layer at most so many leave the ranks of the
+//! resident placement, if a limit is given.
+//! Complexity: O(B) a proposal, O(P·B) an accepted one; O(E²·B) a pass of the descent.
+//! References: S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, Optimization by simulated annealing, Science 220, 1983,
+//! doi 10.1126/science.220.4598.671. The objective is that of DESIGN §1.3; PLACEMENT §2.3 measures why it asks for its
+//! own placement.
+
+use rayon::prelude::*;
+use routepack_anneal::{Stream, accepts, elementary};
+use routepack_bounds::peak_bounds;
+use routepack_problem::Placement;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::block_ranks::BlockRanks;
+use crate::slots::keep_slots;
+use crate::{PlaceError, RowLoads};
+
+/// Options of [`place_on_row_peaks`]; limits are counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RowPeakOptions {
+    /// Swaps proposed per expert of a layer; 0 leaves the descent alone.
+    pub proposals_per_expert: u32,
+    /// First temperature, as a fraction of the mean change that proposed swaps make at the start; positive.
+    pub hottest: f64,
+    /// The first temperature divided by the last; at least 1.
+    pub cooling: f64,
+    /// Passes of the descent over all pairs of experts at most.
+    pub descent_passes: u32,
+}
+
+impl Default for RowPeakOptions {
+    fn default() -> Self {
+        Self { proposals_per_expert: 1000, hottest: 0.03, cooling: 1000.0, descent_passes: 100 }
+    }
+}
+
+impl RowPeakOptions {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// A temperature that is not positive and finite, or a cooling below 1.
+    pub fn validate(&self) -> Result<(), PlaceError> {
+        let fields = [
+            ("hottest", self.hottest, self.hottest > 0.0, "it must be positive and finite"),
+            ("cooling", self.cooling, self.cooling >= 1.0, "it must be at least 1 and finite"),
+        ];
+        for (field, value, holds, limit) in fields {
+            if !(holds && value.is_finite()) {
+                return Err(PlaceError::Option { field, value: value.to_string(), limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How far a placement may leave the one the weights have now.
+#[derive(Clone, Copy, Debug)]
+pub struct MoveLimit<'a> {
+    /// Where the weights are.
+    pub resident: &'a Placement,
+    /// Experts of a layer that may be on another rank than there, `[layers]`.
+    pub moves: &'a [u32],
+}
+
+/// A placement for a layout, and what it charges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowPlaced {
+    /// Slot of every expert of every layer.
+    pub placement: Placement,
+    /// Outcome of every layer, `[layers]`.
+    pub layers: Vec<RowPlacedLayer>,
+    /// Whether every layer was searched in full; false when stopped before.
+    pub finished: bool,
+}
+
+/// One layer's outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowPlacedLayer {
+    /// Σ over blocks of the largest rank load under the placement given, in routed rows.
+    pub before: u64,
+    /// The same under the placement found.
+    pub after: u64,
+    /// Σ over blocks of the bound on the largest rank load: no placement charges less for this layout.
+    pub bound: u64,
+}
+
+/// Temperatures of a search; `stop` is asked between them.
+const RUNGS: u32 = 200;
+/// Swaps measured to set the first temperature.
+const MEASURED: u32 = 200;
+
+/// Places experts for a layout, from `start`; never worse.
+///
+/// The outcome depends on the arguments alone, unless `stop` ended the search; layers run in the current rayon pool.
+///
+/// # Errors
+/// An option out of range; placements of another shape than the loads; a start that leaves the resident placement
+/// further than the limit allows.
+pub fn place_on_row_peaks(
+    loads: &RowLoads,
+    start: &Placement,
+    limit: Option<MoveLimit<'_>>,
+    options: &RowPeakOptions,
+    seed: u64,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<RowPlaced, PlaceError> {
+    options.validate()?;
+    check_shape(loads, start, "start")?;
+    if let Some(limit) = limit {
+        check_limit(loads, start, limit)?;
+    }
+    let stream = Stream::new(seed);
+    let outcomes: Vec<(Vec<u32>, RowPlacedLayer, bool)> = (0..loads.num_layers())
+        .into_par_iter()
+        .map(|layer| place_layer(loads, layer, start, limit, options, stream.child(layer as u64), stop))
+        .collect();
+    let finished = outcomes.iter().all(|(_, _, finished)| *finished);
+    let (slots, layers) = outcomes.into_iter().map(|(slots, layer, _)| (slots, layer)).unzip();
+    let placement =
+        Placement::new(start.num_ranks(), slots).expect("every layer is a bijection by construction");
+    Ok(RowPlaced { placement, layers, finished })
+}
+
+fn check_shape(loads: &RowLoads, placement: &Placement, name: &'static str) -> Result<(), PlaceError> {
+    let describe = |layers, experts| format!("{layers} layers, {experts} experts");
+    let found = describe(placement.num_layers(), placement.num_experts());
+    let expected = describe(loads.num_layers(), loads.num_experts());
+    if found == expected { Ok(()) } else { Err(PlaceError::Placement { name, found, expected }) }
+}
+
+fn check_limit(loads: &RowLoads, start: &Placement, limit: MoveLimit<'_>) -> Result<(), PlaceError> {
+    check_shape(loads, limit.resident, "resident")?;
+    if limit.moves.len() != loads.num_layers() {
+        let (found, expected) = (limit.moves.len(), loads.num_layers());
+        return Err(PlaceError::Limits { found, expected });
+    }
+    for (layer, &allowed) in limit.moves.iter().enumerate() {
+        let moved = num_away(&start.experts(layer), &homes(limit.resident, layer), start.slots_per_rank());
+        if moved > allowed as usize {
+            return Err(PlaceError::Moves { layer, moved, limit: allowed });
+        }
+    }
+    Ok(())
+}
+
+/// Rank of every expert, `[experts]`.
+fn homes(resident: &Placement, layer: usize) -> Vec<u32> {
+    (0..resident.num_experts()).map(|expert| resident.rank_of(layer, expert) as u32).collect()
+}
+
+/// Members `[ranks · slots]` that are not on their home rank.
+fn num_away(members: &[u32], homes: &[u32], slots: usize) -> usize {
+    let is_away = |(place, &expert): (usize, &u32)| homes[expert as usize] as usize != place / slots;
+    members.iter().enumerate().filter(|&place| is_away(place)).count()
+}
+
+fn place_layer(
+    loads: &RowLoads,
+    layer: usize,
+    start: &Placement,
+    limit: Option<MoveLimit<'_>>,
+    options: &RowPeakOptions,
+    stream: Stream,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> (Vec<u32>, RowPlacedLayer, bool) {
+    let ranks = BlockRanks::new(loads, layer, start.num_ranks(), start.experts(layer));
+    let (before, bound) = (ranks.cost(), bound(loads, layer, start.num_ranks()));
+    let mut search = Search {
+        least: before,
+        best: ranks.clone(),
+        leash: limit.map(|limit| Leash::new(&ranks, homes(limit.resident, layer), limit.moves[layer])),
+        ranks,
+        blocks: loads.num_blocks(),
+        stream,
+    };
+    // One rank, or a layer that nothing can improve.
+    let finished = start.num_ranks() < 2
+        || before == bound
+        || (search.anneal(options, stop) && search.descend(options, stop));
+    let best = search.best;
+    let slots = keep_slots(
+        best.members(),
+        start.slots_per_rank(),
+        limit.map_or(start, |limit| limit.resident).slots(layer),
+    );
+    (slots, RowPlacedLayer { before, after: best.cost(), bound }, finished)
+}
+
+/// Σ over blocks of the bound on the largest rank load of the layer.
+fn bound(loads: &RowLoads, layer: usize, num_ranks: usize) -> u64 {
+    let of_block = |block: usize| -> Vec<u64> {
+        (0..loads.num_experts()).map(|expert| u64::from(loads.of(layer, expert)[block])).collect()
+    };
+    (0..loads.num_blocks()).map(|block| peak_bounds(&of_block(block), num_ranks).best()).sum()
+}
+
+/// The search of one layer.
+struct Search {
+    ranks: BlockRanks,
+    leash: Option<Leash>,
+    least: u64,
+    best: BlockRanks,
+    blocks: usize,
+    stream: Stream,
+}
+
+impl Search {
+    /// Walks on the spread and archives by cost; false if stopped.
+    fn anneal(&mut self, options: &RowPeakOptions, stop: &(dyn Fn() -> bool + Sync)) -> bool {
+        let mut temperature = options.hottest * self.mean_change();
+        let factor = elementary::exp(-elementary::ln(options.cooling) / f64::from(RUNGS));
+        let proposals = u64::from(options.proposals_per_expert) * self.ranks.members().len() as u64;
+        for rung in 0..u64::from(RUNGS) {
+            if stop() {
+                return false;
+            }
+            let share = |rung: u64| proposals * rung / u64::from(RUNGS);
+            for _ in share(rung)..share(rung + 1) {
+                let (a, b) = self.propose();
+                if self.allows(a, b)
+                    && accepts(self.ranks.spread_of_swap(a, b), temperature, &mut self.stream)
+                {
+                    self.swap(a, b);
+                }
+            }
+            temperature *= factor;
+        }
+        true
+    }
+
+    /// Swaps from the best placement until none lowers the cost; false if stopped.
+    fn descend(&mut self, options: &RowPeakOptions, stop: &(dyn Fn() -> bool + Sync)) -> bool {
+        self.ranks.clone_from(&self.best);
+        if let Some(leash) = &mut self.leash {
+            leash.count(&self.ranks);
+        }
+        let (places, slots) = (self.ranks.members().len(), self.ranks.slots());
+        for _ in 0..options.descent_passes {
+            let before = self.least;
+            for a in 0..places {
+                if stop() {
+                    return false;
+                }
+                for b in (a / slots + 1) * slots..places {
+                    if self.ranks.cost_of_swap(a, b) < self.least && self.allows(a, b) {
+                        self.swap(a, b);
+                    }
+                }
+            }
+            if self.least == before {
+                break;
+            }
+        }
+        true
+    }
+
+    /// A place of the rank that paces a random block, and one of another rank.
+    fn propose(&mut self) -> (usize, usize) {
+        let slots = self.ranks.slots();
+        let num_ranks = self.ranks.members().len() / slots;
+        let rank = self.ranks.heaviest(self.stream.index(self.blocks));
+        let other = (rank + 1 + self.stream.index(num_ranks - 1)) % num_ranks;
+        (rank * slots + self.stream.index(slots), other * slots + self.stream.index(slots))
+    }
+
+    fn mean_change(&mut self) -> f64 {
+        let mut sum = 0.0;
+        for _ in 0..MEASURED {
+            let (a, b) = self.propose();
+            sum += self.ranks.spread_of_swap(a, b).abs();
+        }
+        sum / f64::from(MEASURED)
+    }
+
+    fn allows(&self, a: usize, b: usize) -> bool {
+        self.leash.as_ref().is_none_or(|leash| leash.after(&self.ranks, a, b) <= leash.away.max(leash.limit))
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        if let Some(leash) = &mut self.leash {
+            leash.away = leash.after(&self.ranks, a, b);
+        }
+        self.ranks.swap(a, b);
+        let cost = self.ranks.cost();
+        if cost < self.least {
+            self.least = cost;
+            self.best.clone_from(&self.ranks);
+        }
+    }
+}
+
+/// How many experts are away from home, and may be.
+struct Leash {
+    homes: Vec<u32>,
+    away: usize,
+    limit: usize,
+}
+
+impl Leash {
+    fn new(ranks: &BlockRanks, homes: Vec<u32>, limit: u32) -> Self {
+        let away = num_away(ranks.members(), &homes, ranks.slots());
+        Self { homes, away, limit: limit as usize }
+    }
+
+    fn count(&mut self, ranks: &BlockRanks) {
+        self.away = num_away(ranks.members(), &self.homes, ranks.slots());
+    }
+
+    /// Experts away after a swap of two places.
+    fn after(&self, ranks: &BlockRanks, a: usize, b: usize) -> usize {
+        let (members, slots) = (ranks.members(), ranks.slots());
+        let is_away =
+            |place: usize, rank: usize| usize::from(self.homes[members[place] as usize] as usize != rank);
+        self.away + is_away(a, b / slots) + is_away(b, a / slots)
+            - is_away(a, a / slots)
+            - is_away(b, b / slots)
+    }
+}
