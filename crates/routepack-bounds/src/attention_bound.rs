@@ -16,12 +16,18 @@
 //!    over a matching of two multisets is least when both are sorted (convexity). So
 //!    Σ_b M_b ≥ ⌈(Σφ + Σ_j (f_{m⌈j/m⌉−m+1} − a_j)⁺)/m⌉, both sorted descending.
 //!
+//! 4. *Prefix*: with A(j) ≥ the value of any j cells ([`crate::richest_cells`]), the cells outside the k row-groups of
+//!    largest M are worth Σφ − A(m·k) at least, so their maxima sum to T_k = (Σφ − A(m·k))/m, and the largest of these
+//!    N − k is at least T_k/(N − k): another f for it. Hence Σ_b M_b ≥ Σ_{i ≤ k} F_i + T_k for every k.
+//!
 //! No layout exists if K outnumbers the cells, or cells the units; any number is then a bound.
-//! Complexity: O(n log n + n·16) per kind. Reference: DESIGN §1.3; 2(a) for h > 1, 2(b) and 3 are derived here.
+//! Complexity: O(n log n + n·16) per kind, and N bounds A(j). Reference: DESIGN §1.3; 2(a) for h > 1, 2(b), 3 and 4
+//! are derived here.
 
 use routepack_problem::Instance;
 
 use crate::peak_bounds::saturate;
+use crate::richest_cells::{RichestCells, Valued};
 
 /// Sets of units of which at most h fit one cell are tried for h up to this.
 const MAX_PER_CELL: u64 = 16;
@@ -35,12 +41,14 @@ pub struct AttentionBound {
     pub integrality: u64,
     /// Average plus what the slots beside a heavy unit cannot fill.
     pub levelled: u64,
+    /// The richest cells hold only so much; the others must carry the rest.
+    pub prefix: u64,
 }
 
 impl AttentionBound {
-    /// The largest of the three.
+    /// The largest of the four.
     pub fn best(&self) -> u64 {
-        self.average.max(self.integrality).max(self.levelled)
+        self.average.max(self.integrality).max(self.levelled).max(self.prefix)
     }
 }
 
@@ -76,6 +84,7 @@ pub fn attention_bounds(instance: &Instance, rows: usize) -> Vec<AttentionBound>
             AttentionBound {
                 average: saturate(total.div_ceil(width as u128)),
                 integrality: saturate(heavy.iter().map(|&value| u128::from(value)).sum()),
+                prefix: saturate(prefix(&units, capacity, max_samples, width, &heavy, total)),
                 levelled: saturate((total + unfilled).div_ceil(width as u128)),
             }
         })
@@ -159,4 +168,25 @@ fn unfilled(units: &[Unit], capacity: u64, width: usize, heavy: &[u64]) -> u128 
         .zip(heavy)
         .flat_map(|(cells, &value)| cells.iter().map(move |&cell| u128::from(value).saturating_sub(cell)))
         .sum()
+}
+
+/// `max_k Σ_{i ≤ k} F_i + T_k`.
+fn prefix(
+    units: &[Unit],
+    capacity: u64,
+    max_samples: Option<u32>,
+    width: usize,
+    heavy: &[u64],
+    total: u128,
+) -> u128 {
+    let valued = units.iter().map(|unit| Valued { tokens: unit.tokens, charge: unit.charge }).collect();
+    let richest = RichestCells::new(valued, capacity, max_samples.map(u64::from), heavy.len());
+    let (mut best, mut before) = (0, 0u128);
+    for (k, &value) in heavy.iter().enumerate() {
+        let left = total.saturating_sub(if k == 0 { 0 } else { richest.worth(width * k) });
+        let tail = left.div_ceil(width as u128);
+        best = best.max(before + tail);
+        before += u128::from(value).max(tail.div_ceil((heavy.len() - k) as u128));
+    }
+    best.max(before)
 }

@@ -9,6 +9,7 @@ mod levelling;
 mod nested;
 mod peak_bounds;
 mod pigeonhole;
+mod richest_cells;
 mod slot_pigeonhole;
 
 pub use aggregate::aggregate;

@@ -333,7 +333,8 @@ fn the_generator_reaches_every_rule() {
         for kind in &bound.attention_kinds {
             note("average", kind.average == kind.best() && kind.average > kind.integrality);
             note("integrality", kind.integrality > kind.average.max(kind.levelled));
-            note("levelled", kind.levelled > kind.average.max(kind.integrality));
+            note("levelled", kind.levelled > kind.average.max(kind.integrality).max(kind.prefix));
+            note("prefix", kind.prefix > kind.average.max(kind.integrality).max(kind.levelled));
         }
         note("several kinds", bound.attention_kinds.len() > 1);
         note("average shard", bound.average_shard > bound.heaviest_slot);
@@ -366,6 +367,7 @@ fn the_generator_reaches_every_rule() {
         "levelled",
         "padding",
         "parts",
+        "prefix",
         "several kinds",
         "unlevelled units",
     ];
