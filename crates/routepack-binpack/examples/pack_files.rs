@@ -2,13 +2,16 @@
 //!
 //! `pack_files SECONDS FILE_OR_FOLDER…`: a file holds n, capacity and n sizes, or m, capacity and m pairs "size demand".
 //! One line an instance: file, items, types, bound, incumbent, status, seconds, the method behind the bound; then one
-//! line a folder. `SLOTS=8` asks for rows of 8 bins; `QUIET=1` leaves out what was proved.
+//! line a folder. Seconds are those of the processor where the system tells them (Linux), else of the clock. `SLOTS=8`
+//! asks for rows of 8 bins; `QUIET=1` leaves out what was proved; `LOG=1` tells every improvement; `CERTIFICATES=DIR`
+//! writes them.
 #![allow(clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use routepack_binpack::{PackOptions, Types, pack};
+use routepack_binpack::{PackOptions, PackProgress, Types, pack};
 use routepack_certificate::Statement;
 
 type Failure = Box<dyn std::error::Error>;
@@ -31,6 +34,34 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Time spent by this thread on a processor, or by the clock where that is not told.
+struct Clock {
+    wall: Instant,
+    spent: Option<Duration>,
+    /// When the processor time was last read, and what it was: reading is dear.
+    last: Mutex<(Duration, Duration)>,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { wall: Instant::now(), spent: spent(), last: Mutex::default() }
+    }
+
+    fn elapsed(&self) -> Duration {
+        let (wall, Some(spent_before)) = (self.wall.elapsed(), self.spent) else { return self.wall.elapsed() };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if wall - last.0 > Duration::from_millis(1) {
+            *last = (wall, spent().map_or(wall, |spent| spent.saturating_sub(spent_before)));
+        }
+        last.1
+    }
+}
+
+fn spent() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
+}
+
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
@@ -46,10 +77,22 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn run(file: &Path, limit: Duration) -> Result<Option<f64>, Failure> {
     let statement = read(file)?;
     let types = Types::new(&statement)?.len();
-    let start = Instant::now();
+    let start = Clock::start();
     let stop = || start.elapsed() > limit;
-    let packed = pack(&statement, &PackOptions::default(), 1, &stop, &mut |_| {})?;
+    let log = std::env::var_os("LOG").is_some();
+    let packed = pack(&statement, &PackOptions::default(), 1, &stop, &mut |progress| {
+        if log {
+            let (seconds, PackProgress { method, cells, cells_bound, .. }) =
+                (start.elapsed().as_secs_f64(), progress);
+            println!("  {seconds:.3} s {cells_bound}/{cells} {method}");
+        }
+    })?;
     let seconds = start.elapsed().as_secs_f64();
+    if let Some(folder) = std::env::var_os("CERTIFICATES") {
+        let name = file.file_name().ok_or("a file has a name")?;
+        let path = Path::new(&folder).join(name).with_extension("cert");
+        std::fs::write(path, packed.certificate.to_text(&statement))?;
+    }
     let proved = packed.rows == packed.rows_bound;
     if !proved || std::env::var_os("QUIET").is_none() {
         let status = if proved { "proved" } else { "open" };

@@ -19,6 +19,11 @@ pub struct Bound {
 const LARGEST_BITS: u32 = 57;
 
 impl Bound {
+    /// No claim.
+    pub(crate) fn none() -> Self {
+        Self { cells: 0, proof: Proof::Volume, method: "nothing".into() }
+    }
+
     /// The bound of weights of which no pattern holds more than `most`: ⌈Σ demand · weight / most⌉.
     ///
     /// `weights`: `[types]`; they and `most` are shifted down together where they are too large, which keeps them

@@ -28,7 +28,8 @@ pub(crate) fn confirm(
     limits: &Limits,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Checked>, PackError> {
-    let mut max_steps = limits.max_steps.min(1_000_000);
+    // Enough to read packing and weights, whatever `stop` says.
+    let mut max_steps = limits.max_steps.min(1_000_000 + 8 * statement.sizes.len() as u64);
     loop {
         match check(statement, certificate, &Limits { max_steps, ..*limits }) {
             Ok(checked) => return Ok(Some(checked)),

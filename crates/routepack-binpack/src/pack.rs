@@ -9,7 +9,7 @@
 //! References: those of the methods.
 
 use routepack_anneal::Stream;
-use routepack_certificate::{Certificate, Checked, Limits, Proof, Statement, TreeNode, check};
+use routepack_certificate::{Certificate, CheckError, Limits, Proof, Statement, TreeNode, check};
 
 use crate::best_fit_decreasing::best_fit_decreasing;
 use crate::bound::Bound;
@@ -90,7 +90,9 @@ pub fn pack(
     let mut search = Search::new(statement, &types, options, seed, stop, observe);
     search.improve_by_decreasing();
     search.raise(volume_bound(&types))?;
-    search.raise_to(|_| count_bound(&types))?;
+    if let Some(bound) = count_bound(&types) {
+        search.raise(bound)?;
+    }
     search.raise_to(|_| Some(l2_bound(&types)))?;
     search.improve_by_fills(3);
     search.raise_to(|wanted| dual_feasible_bound(&types, wanted))?;
@@ -111,10 +113,12 @@ struct Search<'a> {
     observe: &'a mut dyn FnMut(&PackProgress),
     /// Bins of one row, and rows of one multiple, as far as the goal goes.
     row: (u64, u64),
+    /// So many bins are necessary by volume and count: what is aimed at, whether or not the checker may look at it.
+    floor: u64,
     best: Vec<Pattern>,
     bound: Bound,
-    /// What the checker said of the bound, and of how many bins of a packing beside it.
-    checked: Option<(usize, Checked)>,
+    /// The bins of the packing beside which the checker accepted the bound, and the steps it took.
+    checked: Option<(usize, u64)>,
     /// Patterns of all packings so far.
     pool: Vec<Pattern>,
     tries: u32,
@@ -141,8 +145,9 @@ impl<'a> Search<'a> {
             stop,
             observe,
             row,
+            floor: volume_bound(types).cells.max(count_bound(types).map_or(0, |bound| bound.cells)),
             best: Vec::new(),
-            bound: Bound { cells: 0, proof: Proof::Volume, method: "nothing".into() },
+            bound: Bound::none(),
             checked: None,
             pool: Vec::new(),
             tries: 0,
@@ -155,14 +160,19 @@ impl<'a> Search<'a> {
         self.row.0.saturating_mul(rows.saturating_sub(self.row.1))
     }
 
+    /// So many bins are necessary.
+    fn necessary(&self) -> u64 {
+        self.bound.cells.max(self.floor)
+    }
+
     /// The most bins of a packing that would meet the bound.
     fn aim(&self) -> u64 {
-        self.row.0.saturating_mul(self.bound.cells.div_ceil(self.row.0).next_multiple_of(self.row.1))
+        self.row.0.saturating_mul(self.necessary().div_ceil(self.row.0).next_multiple_of(self.row.1))
     }
 
     /// Whether no packing would be an improvement.
     fn settled(&self) -> bool {
-        self.bound.cells > self.improving() || self.best.is_empty()
+        self.necessary() > self.improving() || self.best.is_empty()
     }
 
     fn over(&self) -> bool {
@@ -186,7 +196,7 @@ impl<'a> Search<'a> {
             if let Some(checked) =
                 confirm(self.statement, &certificate, &bound.method, &self.check_limits(), self.stop)?
             {
-                (self.bound, self.checked) = (bound, Some((self.best.len(), checked)));
+                (self.bound, self.checked) = (bound, Some((self.best.len(), checked.steps)));
                 self.report(self.bound.method.clone());
             }
         }
@@ -329,27 +339,32 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Packed, PackError> {
+    fn finish(mut self) -> Result<Packed, PackError> {
         let finished = self.settled() || !(self.stop)();
         let bins = self.witness();
-        let certificate = certificate(self.statement, bins.clone(), &self.bound);
-        let checked = match self.checked {
-            Some((cells, checked)) if cells == bins.len() => checked,
-            // Both parts were accepted, apart: an expensive proof is not checked again after `stop`.
-            Some((_, checked)) if checked.steps > RECHECKED && (self.stop)() => checked,
-            _ => {
-                let checked = check(self.statement, &certificate, &self.check_limits());
-                checked
-                    .map_err(|source| PackError::Certificate { method: self.bound.method.clone(), source })?
+        let mut certified = certificate(self.statement, bins.clone(), &self.bound);
+        // Packing and bound were accepted, perhaps apart: an expensive proof is not checked again after `stop`.
+        let accepted = self.checked.is_some_and(|(cells, steps)| {
+            cells == bins.len() || steps > RECHECKED && (self.stop)()
+        });
+        if !accepted {
+            match check(self.statement, &certified, &self.check_limits()) {
+                Ok(_) => {}
+                Err(CheckError::NotChecked { .. }) => {
+                    self.bound = Bound::none();
+                    certified = certificate(self.statement, bins.clone(), &self.bound);
+                }
+                Err(source) => return Err(PackError::Certificate { method: self.bound.method, source }),
             }
-        };
+        }
+        let (cells, cells_bound) = (bins.len() as u64, self.bound.cells);
         Ok(Packed {
-            cells: bins.len() as u64,
-            rows: self.statement.rows_for(bins.len() as u64),
             bins,
-            cells_bound: checked.cells_lower,
-            rows_bound: checked.rows_lower,
-            certificate,
+            cells,
+            cells_bound,
+            rows: self.statement.rows_for(cells),
+            rows_bound: self.statement.rows_for(cells_bound),
+            certificate: certified,
             proved_by: self.bound.method,
             finished,
         })

@@ -217,3 +217,58 @@ fn one_seed_one_answer_on_any_number_of_threads() {
         assert_eq!(pool.install(once), first);
     }
 }
+
+/// The packing holds every item once and within the limits, whatever has become of the proof.
+fn covers(statement: &Statement, packed: &Packed) {
+    let mut items: Vec<u32> = packed.bins.concat();
+    items.sort_unstable();
+    assert!(items.into_iter().eq(0..statement.sizes.len() as u32));
+    for bin in &packed.bins {
+        let load: u64 = bin.iter().map(|&item| statement.sizes[item as usize]).sum();
+        assert!(load <= statement.capacity && !bin.is_empty());
+        assert!(statement.max_items.is_none_or(|limit| bin.len() <= limit as usize));
+    }
+    assert_eq!((packed.cells, packed.rows), (packed.bins.len() as u64, statement.rows_for(packed.cells)));
+    assert!(packed.cells_bound <= packed.cells && packed.rows_bound <= packed.rows);
+}
+
+#[test]
+fn a_check_too_expensive_leaves_a_packing_without_proof() {
+    let statement = Statement { slots: 2, ..Statement::bins(vec![4, 4, 4, 4, 3, 3, 3, 3], 10) };
+    let default = PackOptions::default();
+    for goal in [Goal::Rows, Goal::Cells] {
+        for (check_steps, check_bytes) in [(1, 2 << 30), (1_000_000, 1), (1, 1), (40, 2 << 30), (80, 200)] {
+            let options = PackOptions { goal, check_steps, check_bytes, ..default.clone() };
+            let packed = pack(&statement, &options, 0, &|| false, &mut |_| {}).unwrap();
+            covers(&statement, &packed);
+            assert!(packed.cells == 3 || packed.rows == 2);
+            let checked = check(&statement, &packed.certificate, &Limits::default()).unwrap();
+            assert!((checked.cells_lower, checked.rows_lower) == (packed.cells_bound, packed.rows_bound));
+            assert_eq!(checked.cells_upper, Some(packed.cells));
+        }
+    }
+}
+
+#[test]
+fn tiny_options_still_pack() {
+    let sizes = [vec![10; 6], vec![5, 3, 2, 4, 3, 3]].concat();
+    let tiny = PackOptions {
+        fill_tries: 1,
+        fill_window: 1,
+        repack_tries: 0,
+        column_rounds: 0,
+        cases: 0,
+        dives: 0,
+        program_nodes: 0,
+        ..PackOptions::default()
+    };
+    for max_items in [None, Some(1), Some(2), Some(3)] {
+        let statement = Statement { slots: 8, max_items, ..Statement::bins(sizes.clone(), 10) };
+        for questions in [0, 1, 2, 5, 20, u64::MAX] {
+            let asked = AtomicU64::new(0);
+            let stop = || asked.fetch_add(1, Ordering::Relaxed) >= questions;
+            covers(&statement, &pack(&statement, &tiny, 0, &stop, &mut |_| {}).unwrap());
+            covers(&statement, &pack(&statement, &PackOptions::default(), 0, &stop, &mut |_| {}).unwrap());
+        }
+    }
+}
