@@ -48,9 +48,11 @@ impl Clock {
     }
 
     fn elapsed(&self) -> Duration {
-        let (wall, Some(spent_before)) = (self.wall.elapsed(), self.spent) else { return self.wall.elapsed() };
+        let (wall, Some(spent_before)) = (self.wall.elapsed(), self.spent) else {
+            return self.wall.elapsed();
+        };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if wall - last.0 > Duration::from_millis(1) {
+        if wall > last.0 + Duration::from_millis(1) {
             *last = (wall, spent().map_or(wall, |spent| spent.saturating_sub(spent_before)));
         }
         last.1

@@ -1,11 +1,10 @@
 //! Column generation at the root: the linear program over all patterns.
 //!
-//! Problem: min Σ x_P over patterns P, Σ a_iP x_P ≥ d_i for every type i. The m' largest types have a cover constraint
-//! each; smaller ones, if any, count as divisible: one constraint on the empty room of the patterns covers their
-//! volume (a relaxation). Duals π are scaled to integers p = ⌊2^b·π⌋; a pricing table gives the exact largest value M of
-//! a pattern, so every round proves ⌈Σ d_i p_i / M⌉ bins (Farley's bound, in integers). The search ends when that
-//! reaches the bound wanted, when no pattern is worth more than 2^b, or when the master itself falls to a value that
-//! can never prove it. With many patterns from each table, smoothing of the duals costs rounds instead of saving them.
+//! Problem: min Σ x_P over patterns P, Σ a_iP x_P ≥ d_i for every type i. Duals π are scaled to integers
+//! p = ⌊2^b·π⌋; a pricing table gives the exact largest value M of a pattern, so every round proves ⌈Σ d_i p_i / M⌉ bins
+//! (Farley's bound, in integers). The search ends when that reaches the bound wanted, when no pattern is worth more than
+//! 2^b, or when the master itself falls to a value that can never prove it. With many patterns from each table, smoothing
+//! of the duals costs rounds instead of saving them.
 //! Complexity: O(rounds · (pricing table + linear program)); 10 to 60 rounds are usual.
 //! References: P. C. Gilmore, R. E. Gomory, Operations Research 9 (1961), doi:10.1287/opre.9.6.849;
 //! A. A. Farley, Operations Research 38 (1990), doi:10.1287/opre.38.5.922.
@@ -26,8 +25,7 @@ pub(crate) const IMPROVING: u32 = 30;
 pub struct Generated {
     /// The best bound by weights.
     pub bound: Option<Bound>,
-    /// Patterns of positive value at the last optimum, with their values. Where small types count as volume,
-    /// patterns hold large ones only.
+    /// Patterns of positive value at the last optimum, with their values.
     pub solution: Vec<(Pattern, f64)>,
     /// All patterns of the last master, in increasing order of reduced cost.
     pub patterns: Vec<Pattern>,
@@ -48,8 +46,6 @@ pub struct ColumnLimits {
     pub exhaust: bool,
     /// Most linear programs.
     pub rounds: u32,
-    /// Most types with a cover constraint each.
-    pub types: usize,
     /// Most bytes of a pricing table.
     pub table_bytes: u64,
 }
@@ -64,14 +60,9 @@ pub fn generate_columns(
     limits: &ColumnLimits,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Generated, PackError> {
-    let num_large = types.len().min(limits.types);
-    let space = PatternSpace::of_types(types, num_large);
-    let small = types.sizes.iter().zip(&types.demands).skip(num_large);
-    let volume = small.map(|(&size, &demand)| u128::from(size) * u128::from(demand)).sum();
-    let mut master = PatternMaster::new(&space, volume)?;
-    let large =
-        |pattern: &Pattern| pattern[..pattern.partition_point(|&kind| (kind as usize) < num_large)].to_vec();
-    master.add(&space, start.iter().map(large))?;
+    let space = PatternSpace::of_types(types);
+    let mut master = PatternMaster::new(&space)?;
+    master.add(start.iter().cloned())?;
     let mut pricing = Pricing::new(limits.table_bytes);
     let one = one(types.capacity, types.sizes.last().copied().unwrap_or(1));
     let (mut generated, mut best, mut last) = (Generated::default(), 0.0, None);
@@ -83,9 +74,8 @@ pub fn generate_columns(
         if !limits.exhaust && solved.objective <= limits.wanted as f64 - 1.0 {
             break;
         }
-        let weights: Vec<i64> = solved.duals[..num_large].iter().map(|&dual| scaled(dual, one)).collect();
-        let room = master.volume.map_or(0, |place| share(scaled(solved.duals[place], one), types.capacity));
-        let prices = Prices { weights: &weights, cuts: &[], room };
+        let weights: Vec<i64> = solved.duals.iter().map(|&dual| scaled(dual, one)).collect();
+        let prices = Prices { weights: &weights, cuts: &[] };
         let priced = pricing.price(&space, &prices, one + (one >> IMPROVING), stop);
         if let Some((bound, value)) = bound(types, &prices, &priced)
             && value > best
@@ -95,7 +85,7 @@ pub fn generate_columns(
         }
         let enough = generated.bound.as_ref().is_some_and(|bound| bound.cells >= limits.wanted);
         generated.converged = priced.none_left;
-        if master.add(&space, priced.patterns)? == 0 || enough {
+        if master.add(priced.patterns)? == 0 || enough {
             break;
         }
     }
@@ -115,19 +105,10 @@ pub(crate) fn scaled(dual: f64, one: i64) -> i64 {
     (dual.clamp(0.0, 16.0) * one as f64) as i64
 }
 
-/// What a unit of room pays, times 2^32, if a whole bin pays this.
-fn share(whole: i64, capacity: u64) -> u64 {
-    (u128::from(whole.unsigned_abs()) << 32).checked_div(capacity.into()).unwrap_or(0).min(u64::MAX.into())
-        as u64
-}
-
 /// The bound these prices prove, also before rounding.
 fn bound(types: &Types, prices: &Prices<'_>, priced: &Priced) -> Option<(Bound, f64)> {
     let most = u128::from(priced.most?.unsigned_abs()).max(1);
-    let large = prices.weights.iter().map(|&weight| u128::from(weight.unsigned_abs()));
-    let small = types.sizes[prices.weights.len()..].iter();
-    let small = small.map(|&size| (u128::from(prices.room) * u128::from(size)) >> 32);
-    let weights: Vec<u128> = large.chain(small).collect();
+    let weights: Vec<u128> = prices.weights.iter().map(|&weight| weight.unsigned_abs().into()).collect();
     let pairs = weights.iter().zip(&types.demands);
     let total: u128 = pairs.map(|(&weight, &demand)| weight * u128::from(demand)).sum();
     Some((Bound::by_weights(types, weights, most, "column generation"), total as f64 / most as f64))

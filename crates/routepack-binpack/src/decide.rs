@@ -142,15 +142,15 @@ impl Search<'_> {
     ) -> Result<Case, PackError> {
         let space = PatternSpace::of_node(&node, self.types.capacity, self.slack, self.types.max_items);
         let likely_is_empty = likely.is_empty();
-        let mut master = PatternMaster::new(&space, 0)?;
+        let mut master = PatternMaster::new(&space)?;
         for cut in cuts {
             master.add_cut(cut.clone(), &space.demands)?;
         }
-        master.add(&space, likely.into_iter().filter(|pattern| space.holds(pattern)))?;
+        master.add(likely.into_iter().filter(|pattern| space.holds(pattern)))?;
         if !likely_is_empty {
             master.solve(self.stop)?;
         }
-        master.add(&space, patterns.into_iter().filter(|pattern| space.holds(pattern)))?;
+        master.add(patterns.into_iter().filter(|pattern| space.holds(pattern)))?;
         Ok(Case { node, parts, space, master })
     }
 
@@ -251,7 +251,7 @@ impl Search<'_> {
         for _ in 0..self.limits.rounds {
             let Some(solved) = case.master.solve(self.stop)? else { return Ok(Converged::Open) };
             let leaf = self.leaf(case, &solved);
-            let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts, room: 0 };
+            let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts };
             let priced =
                 self.pricing.price(&case.space, &prices, self.one + (self.one >> IMPROVING), self.stop);
             if (self.stop)() {
@@ -265,7 +265,7 @@ impl Search<'_> {
                 }
             }
             let none_left = priced.none_left;
-            if case.master.add(&case.space, priced.patterns)? == 0 {
+            if case.master.add(priced.patterns)? == 0 {
                 let (solution, uncovered) = case.master.solution()?;
                 let open = !none_left || uncovered > 1e-6 || solved.objective > self.bins as f64 + 1e-3;
                 return Ok(if open { Converged::Open } else { Converged::Fractional(solution) });

@@ -51,8 +51,8 @@ impl Dive<'_> {
         let (mut draws, mut fixed) = (stream.child(0), Vec::new());
         let mut left = self.types.clone();
         let mut space = patterns_of(&left, self.bins);
-        let mut master = PatternMaster::new(&space, 0)?;
-        master.add(&space, self.patterns.iter().filter(|pattern| space.holds(pattern)).cloned())?;
+        let mut master = PatternMaster::new(&space)?;
+        master.add(self.patterns.iter().filter(|pattern| space.holds(pattern)).cloned())?;
         let mut pricing = Pricing::new(self.table_bytes);
         while left.num_items() > 0 {
             let bins = self.bins - fixed.len() as u64;
@@ -109,11 +109,11 @@ impl Dive<'_> {
             let weights: Vec<i64> = solved.duals.iter().map(|&dual| scaled(dual, one)).collect();
             let priced = pricing.price(
                 space,
-                &Prices { weights: &weights, cuts: &[], room: 0 },
+                &Prices { weights: &weights, cuts: &[] },
                 one + (one >> IMPROVING),
                 stop,
             );
-            if stop() || master.add(space, priced.patterns)? == 0 {
+            if stop() || master.add(priced.patterns)? == 0 {
                 return Ok(false);
             }
         }
@@ -141,7 +141,7 @@ impl Dive<'_> {
 fn patterns_of(left: &Types, bins: u64) -> PatternSpace {
     let waste = u128::from(bins) * u128::from(left.capacity) - left.total();
     let slack = waste.min(left.capacity.into()) as u64;
-    PatternSpace { slack, ..PatternSpace::of_types(left, left.len()) }
+    PatternSpace { slack, ..PatternSpace::of_types(left) }
 }
 
 /// A fill of the items left, types numbered as before.

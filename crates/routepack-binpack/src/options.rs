@@ -22,16 +22,16 @@ pub enum Goal {
 pub struct PackOptions {
     /// The claim to be settled.
     pub goal: Goal,
-    /// Fills tried (packings); at least 1.
+    /// Fills tried (packings), fewer for many items; at least 1.
     pub fill_tries: u32,
     /// Candidates considered for the rest of a bin (items); 1 to 1000.
     pub fill_window: u32,
-    /// Repackings of a few bins without success after which repacking ends, for every bin of the packing (packings of a
-    /// few bins).
+    /// Repackings of a few bins without success after which repacking ends, for every bin of the packing up to 1000
+    /// (packings of a few bins).
     pub repack_tries: u32,
     /// Rounds of column generation at the root (linear programs); 0 does without.
     pub column_rounds: u32,
-    /// Types priced exactly; where there are more, the smallest count as divisible volume (types); at least 1.
+    /// Types a linear program is made of; where there are more, neighbouring sizes are grouped (types); at least 1.
     pub column_types: u32,
     /// Size of a pricing table (bytes); wider capacities are priced by search.
     pub table_bytes: u64,

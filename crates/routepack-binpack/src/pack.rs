@@ -8,30 +8,34 @@
 //! Complexity: see the methods; all limits are counts.
 //! References: those of the methods.
 
-use routepack_anneal::Stream;
-use routepack_certificate::{Certificate, CheckError, Limits, Proof, Statement, TreeNode, check};
+use std::ops::Range;
+
+use routepack_certificate::{Certificate, Proof, Statement, TreeNode};
 
 use crate::best_fit_decreasing::best_fit_decreasing;
 use crate::bound::Bound;
-use crate::certify::{certificate, confirm};
 use crate::column_generation::{ColumnLimits, generate_columns};
 use crate::decide::{DecideLimits, Decided, decide};
+use crate::dive::Dive;
 use crate::dual_feasible::dual_feasible_bound;
 use crate::error::PackError;
 use crate::first_fit_decreasing::first_fit_decreasing;
+use crate::grouping::{Grouping, Rounding};
 use crate::l2::l2_bound;
-use crate::options::{Goal, PackOptions};
+use crate::options::PackOptions;
 use crate::repack::repack;
 use crate::restricted_program::pack_by_patterns;
+use crate::search::Search;
 use crate::subset_sum_fill::{fill_tries, subset_sum_fill};
-use crate::types::{Pattern, Types};
+use crate::types::Types;
 use crate::volume::{count_bound, volume_bound};
 
-/// Patterns kept for the linear programs.
-const POOL: usize = 3000;
-
-/// Steps of a check that may be repeated even after `stop`.
-const RECHECKED: u64 = 3_000_000;
+/// Items that all fills together may pack: fewer tries where there are many items.
+const FILLED: u64 = 400_000;
+/// Bins counted for the number of repackings.
+const REPACKED: u64 = 1000;
+/// Dives of one grouping.
+const GROUP_DIVES: u64 = 4;
 /// Most types for the integer program over patterns.
 const PROGRAM_TYPES: usize = 300;
 
@@ -94,9 +98,15 @@ pub fn pack(
         search.raise(bound)?;
     }
     search.raise_to(|_| Some(l2_bound(&types)))?;
-    search.improve_by_fills(3);
+    search.improve_by_fills(0..3);
     search.raise_to(|wanted| dual_feasible_bound(&types, wanted))?;
-    search.improve_by_fills(options.fill_tries);
+    search.improve_by_fills(3..options.fill_tries);
+    if types.len() > options.column_types as usize {
+        if search.is_near() {
+            search.improve_by_repacking(1);
+        }
+        search.close_by_groups()?;
+    }
     search.improve_by_repacking(1);
     search.close_by_columns()?;
     search.improve_by_program()?;
@@ -104,131 +114,7 @@ pub fn pack(
     search.finish()
 }
 
-struct Search<'a> {
-    statement: &'a Statement,
-    types: &'a Types,
-    options: &'a PackOptions,
-    stream: Stream,
-    stop: &'a (dyn Fn() -> bool + Sync),
-    observe: &'a mut dyn FnMut(&PackProgress),
-    /// Bins of one row, and rows of one multiple, as far as the goal goes.
-    row: (u64, u64),
-    /// So many bins are necessary by volume and count: what is aimed at, whether or not the checker may look at it.
-    floor: u64,
-    best: Vec<Pattern>,
-    bound: Bound,
-    /// The bins of the packing beside which the checker accepted the bound, and the steps it took.
-    checked: Option<(usize, u64)>,
-    /// Patterns of all packings so far.
-    pool: Vec<Pattern>,
-    tries: u32,
-}
-
-impl<'a> Search<'a> {
-    fn new(
-        statement: &'a Statement,
-        types: &'a Types,
-        options: &'a PackOptions,
-        seed: u64,
-        stop: &'a (dyn Fn() -> bool + Sync),
-        observe: &'a mut dyn FnMut(&PackProgress),
-    ) -> Self {
-        let row = match options.goal {
-            Goal::Rows => (statement.slots, statement.rows_multiple),
-            Goal::Cells => (1, 1),
-        };
-        Self {
-            statement,
-            types,
-            options,
-            stream: Stream::new(seed),
-            stop,
-            observe,
-            row,
-            floor: volume_bound(types).cells.max(count_bound(types).map_or(0, |bound| bound.cells)),
-            best: Vec::new(),
-            bound: Bound::none(),
-            checked: None,
-            pool: Vec::new(),
-            tries: 0,
-        }
-    }
-
-    /// The most bins of a packing that would be an improvement: D·(R − v).
-    fn improving(&self) -> u64 {
-        let rows = (self.best.len() as u64).div_ceil(self.row.0).next_multiple_of(self.row.1);
-        self.row.0.saturating_mul(rows.saturating_sub(self.row.1))
-    }
-
-    /// So many bins are necessary.
-    fn necessary(&self) -> u64 {
-        self.bound.cells.max(self.floor)
-    }
-
-    /// The most bins of a packing that would meet the bound.
-    fn aim(&self) -> u64 {
-        self.row.0.saturating_mul(self.necessary().div_ceil(self.row.0).next_multiple_of(self.row.1))
-    }
-
-    /// Whether no packing would be an improvement.
-    fn settled(&self) -> bool {
-        self.necessary() > self.improving() || self.best.is_empty()
-    }
-
-    fn over(&self) -> bool {
-        self.settled() || (self.stop)()
-    }
-
-    /// Takes a packing if it has fewer bins than the best.
-    fn offer(&mut self, bins: Vec<Pattern>, method: &str) {
-        let new = bins.iter().take(POOL.saturating_sub(self.pool.len())).cloned();
-        self.pool.extend(new);
-        if self.best.is_empty() || bins.len() < self.best.len() {
-            self.best = bins;
-            self.report(method.into());
-        }
-    }
-
-    /// Takes a bound if it is higher and the checker accepts it, together with the best packing.
-    fn raise(&mut self, bound: Bound) -> Result<(), PackError> {
-        if bound.cells > self.bound.cells {
-            let certificate = certificate(self.statement, self.witness(), &bound);
-            if let Some(checked) =
-                confirm(self.statement, &certificate, &bound.method, &self.check_limits(), self.stop)?
-            {
-                (self.bound, self.checked) = (bound, Some((self.best.len(), checked.steps)));
-                self.report(self.bound.method.clone());
-            }
-        }
-        Ok(())
-    }
-
-    fn witness(&self) -> Vec<Vec<u32>> {
-        let mut bins = self.types.hand_out(&self.best);
-        bins.iter_mut().for_each(|bin| bin.sort_unstable());
-        bins
-    }
-
-    fn check_limits(&self) -> Limits {
-        Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps }
-    }
-
-    /// Computes and takes a bound unless the search is over; the method is told the bound that would settle the goal.
-    fn raise_to(&mut self, method: impl Fn(u64) -> Option<Bound>) -> Result<(), PackError> {
-        if !self.over()
-            && let Some(bound) = method(self.improving() + 1).filter(|bound| bound.cells > self.bound.cells)
-        {
-            self.raise(bound)?;
-        }
-        Ok(())
-    }
-
-    fn report(&mut self, method: String) {
-        let (cells, cells_bound) = (self.best.len() as u64, self.bound.cells);
-        let (rows, rows_bound) = (self.statement.rows_for(cells), self.statement.rows_for(cells_bound));
-        (self.observe)(&PackProgress { method, cells, cells_bound, rows, rows_bound });
-    }
-
+impl Search<'_> {
     fn improve_by_decreasing(&mut self) {
         let Statement { sizes, capacity, max_items, .. } = self.statement;
         let first = first_fit_decreasing(sizes, *capacity, *max_items);
@@ -237,35 +123,113 @@ impl<'a> Search<'a> {
         self.offer(self.types.patterns_of(&best), "best-fit decreasing");
     }
 
-    /// Fills until so many tries are spent in all.
-    fn improve_by_fills(&mut self, tries: u32) {
+    /// Tries fills of these numbers.
+    fn improve_by_fills(&mut self, tries: Range<u32>) {
+        let affordable = (FILLED / self.types.num_items().max(1)).max(3) as u32;
+        let tries = tries.start as usize..tries.end.min(affordable) as usize;
         let attempts = fill_tries(&self.stream.child(0), self.options.fill_window as usize);
-        for attempt in attempts.skip(self.tries as usize).take(tries.saturating_sub(self.tries) as usize) {
+        for attempt in attempts.take(tries.end).skip(tries.start) {
             if self.over() {
                 break;
             }
-            self.tries += 1;
             if let Some(bins) = subset_sum_fill(self.types, attempt, self.improving(), self.stop) {
                 self.offer(bins, "subset-sum fill");
             }
         }
     }
 
+    /// Whether the packing is so near to the bound that repacking a few bins may meet it.
+    fn is_near(&self) -> bool {
+        self.best.len() as u64 <= self.aim() + 2 + self.aim() / 500
+    }
+
     /// Repacks, with so many times the tries of the options.
     fn improve_by_repacking(&mut self, times: u32) {
         if !self.over() {
             let stream = self.stream.child(1).child(times.into());
-            let tries =
-                self.options.repack_tries.saturating_mul(times).saturating_mul(self.best.len() as u32);
+            let tries = u64::from(self.options.repack_tries) * u64::from(times);
+            let tries = tries * (self.best.len() as u64).min(REPACKED);
             let bins = repack(self.types, &self.best, self.aim(), tries, &stream, self.stop);
             self.offer(bins, "repacking");
+        }
+    }
+
+    /// Linear programs over groups of sizes, where there are too many sizes: groups rounded down for a bound, groups
+    /// rounded up for a packing; ever more groups as long as that may help.
+    fn close_by_groups(&mut self) -> Result<(), PackError> {
+        if self.options.column_rounds == 0 {
+            return Ok(());
+        }
+        for share in [8, 3, 1] {
+            let most = (self.options.column_types / share).max(1) as usize;
+            let before = (self.best.len(), self.bound.cells);
+            self.raise_by_groups(most)?;
+            self.improve_by_groups(most)?;
+            if self.over() || share < 8 && before == (self.best.len(), self.bound.cells) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The linear program over at most so many groups rounded down.
+    fn raise_by_groups(&mut self, most: usize) -> Result<(), PackError> {
+        if !self.over() {
+            let down = Grouping::new(self.types, most, Rounding::Down);
+            let limits = ColumnLimits { wanted: self.improving() + 1, exhaust: true, ..self.column_limits() };
+            let start = down.first_fit_decreasing();
+            let generated = generate_columns(&down.grouped, &start, &limits, self.stop)?;
+            if let Some(bound) = generated.bound {
+                self.raise(down.spell_out_bound(bound))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Dives over at most so many groups rounded up.
+    fn improve_by_groups(&mut self, most: usize) -> Result<(), PackError> {
+        if self.over() {
+            return Ok(());
+        }
+        let up = Grouping::new(self.types, most, Rounding::Up);
+        let limits = ColumnLimits { exhaust: true, ..self.column_limits() };
+        let generated = generate_columns(&up.grouped, &up.first_fit_decreasing(), &limits, self.stop)?;
+        let needed = generated.value.ceil() as u64;
+        for number in 0..GROUP_DIVES {
+            // A little more room with every dive that fails.
+            let bins = self.whole_rows(self.aim().max(needed + needed * number * number / 2000));
+            if self.over() || bins > self.improving() {
+                break;
+            }
+            let dive = Dive {
+                types: &up.grouped,
+                patterns: &generated.patterns,
+                bins,
+                random: number > 0,
+                table_bytes: self.options.table_bytes,
+            };
+            if let Some(bins) = dive.run(&self.stream.child(3).child(number), self.stop)? {
+                self.offer(up.spell_out(self.types, &bins), "dive over groups of sizes");
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn column_limits(&self) -> ColumnLimits {
+        ColumnLimits {
+            wanted: self.aim() + 1,
+            exhaust: false,
+            rounds: self.options.column_rounds,
+            table_bytes: self.options.table_bytes,
         }
     }
 
     /// Linear programs, dives and tree searches in turns, until the goal is settled or none improves.
     fn close_by_columns(&mut self) -> Result<(), PackError> {
         let mut round = 0;
-        while !self.over() && self.options.column_rounds > 0 {
+        let few = self.types.len() <= self.options.column_types as usize;
+        while few && !self.over() && self.options.column_rounds > 0 {
             let before = (self.best.len(), self.bound.cells);
             self.pool.sort_unstable();
             self.pool.dedup();
@@ -283,28 +247,20 @@ impl<'a> Search<'a> {
     /// bound must hold something, for then [`decide`] has a better one.
     fn raise_by_columns(&mut self) -> Result<(), PackError> {
         let spare = u128::from(self.aim()) * u128::from(self.types.capacity) - self.types.total();
-        let few = self.types.len() <= self.options.column_types as usize;
-        if few && spare < u128::from(self.types.capacity) {
+        if spare < u128::from(self.types.capacity) {
             return Ok(());
         }
-        let limits = ColumnLimits {
-            wanted: self.aim() + 1,
-            exhaust: false,
-            rounds: self.options.column_rounds,
-            types: self.options.column_types as usize,
-            table_bytes: self.options.table_bytes,
-        };
-        let generated = generate_columns(self.types, &self.pool, &limits, self.stop)?;
-        if let Some(bound) = generated.bound.filter(|bound| bound.cells > self.bound.cells) {
+        let generated = generate_columns(self.types, &self.pool, &self.column_limits(), self.stop)?;
+        if let Some(bound) = generated.bound {
             self.raise(bound)?;
         }
-        self.pool = if few { generated.patterns } else { std::mem::take(&mut self.pool) };
+        self.pool = generated.patterns;
         Ok(())
     }
 
     /// Asks whether the items fit into as many bins as the bound allows.
     fn decide(&mut self, round: u64) -> Result<(), PackError> {
-        if self.over() || self.types.len() > self.options.column_types as usize {
+        if self.over() {
             return Ok(());
         }
         let limits = DecideLimits {
@@ -337,36 +293,5 @@ impl<'a> Search<'a> {
             }
         }
         Ok(())
-    }
-
-    fn finish(mut self) -> Result<Packed, PackError> {
-        let finished = self.settled() || !(self.stop)();
-        let bins = self.witness();
-        let mut certified = certificate(self.statement, bins.clone(), &self.bound);
-        // Packing and bound were accepted, perhaps apart: an expensive proof is not checked again after `stop`.
-        let accepted = self.checked.is_some_and(|(cells, steps)| {
-            cells == bins.len() || steps > RECHECKED && (self.stop)()
-        });
-        if !accepted {
-            match check(self.statement, &certified, &self.check_limits()) {
-                Ok(_) => {}
-                Err(CheckError::NotChecked { .. }) => {
-                    self.bound = Bound::none();
-                    certified = certificate(self.statement, bins.clone(), &self.bound);
-                }
-                Err(source) => return Err(PackError::Certificate { method: self.bound.method, source }),
-            }
-        }
-        let (cells, cells_bound) = (bins.len() as u64, self.bound.cells);
-        Ok(Packed {
-            bins,
-            cells,
-            cells_bound,
-            rows: self.statement.rows_for(cells),
-            rows_bound: self.statement.rows_for(cells_bound),
-            certificate: certified,
-            proved_by: self.bound.method,
-            finished,
-        })
     }
 }

@@ -1,7 +1,6 @@
 //! The restricted master over patterns, as it lives inside a solver.
 //!
-//! Problem: min Σ x_P over the patterns P at hand, Σ a_iP x_P ≥ d_i for every type, and where small types count as
-//! volume Σ e_P x_P ≥ V/C with e_P the empty share of P. An artificial column of cost 10 for every type keeps it
+//! Problem: min Σ x_P over the patterns P at hand, Σ a_iP x_P ≥ d_i for every type. An artificial column of cost 10 for every type keeps it
 //! feasible. Rank-1 cuts: Σ_P ⌊Σ μ_i a_iP / den⌋ x_P ≤ ⌊Σ μ_i d_i / den⌋.
 //! models/pattern_master.md has the integer program it relaxes.
 
@@ -23,51 +22,30 @@ pub(crate) struct PatternMaster {
     /// `[columns]`; empty for artificial columns.
     patterns: Vec<Pattern>,
     known: HashSet<Pattern>,
-    capacity: u64,
-    /// Constraint of the volume of small types.
-    pub(crate) volume: Option<usize>,
     pub(crate) cuts: Vec<Cut>,
 }
 
 impl PatternMaster {
-    /// A master without patterns. `volume`: that of the types that are not in the space, 0 if there are none.
-    pub(crate) fn new(space: &PatternSpace, volume: u128) -> Result<Self, PackError> {
-        let mut demands: Vec<f64> = space.demands.iter().map(|&demand| f64::from(demand)).collect();
-        let place = (volume > 0).then_some(demands.len());
-        demands.extend(place.map(|_| volume as f64 / space.capacity as f64));
+    /// A master without patterns.
+    pub(crate) fn new(space: &PatternSpace) -> Result<Self, PackError> {
+        let demands: Vec<f64> = space.demands.iter().map(|&demand| f64::from(demand)).collect();
         let mut master = CoverMaster::new(Backend::default(), &demands)?;
         master.add_columns(
             (0..demands.len()).map(|place| Column::new(ARTIFICIAL, vec![(place, 1.0)])).collect(),
         )?;
         let patterns = vec![Pattern::new(); demands.len()];
-        Ok(Self {
-            master,
-            patterns,
-            known: HashSet::new(),
-            capacity: space.capacity,
-            volume: place,
-            cuts: Vec::new(),
-        })
+        Ok(Self { master, patterns, known: HashSet::new(), cuts: Vec::new() })
     }
 
     /// Adds the patterns that are not there yet; returns how many.
-    pub(crate) fn add(
-        &mut self,
-        space: &PatternSpace,
-        patterns: impl IntoIterator<Item = Pattern>,
-    ) -> Result<usize, PackError> {
+    pub(crate) fn add(&mut self, patterns: impl IntoIterator<Item = Pattern>) -> Result<usize, PackError> {
         let mut columns = Vec::new();
         for pattern in patterns {
             if pattern.is_empty() || !self.known.insert(pattern.clone()) {
                 continue;
             }
             let same = pattern.chunk_by(|a, b| a == b);
-            let mut covers: Vec<(usize, f64)> =
-                same.map(|same| (same[0] as usize, same.len() as f64)).collect();
-            if let Some(place) = self.volume {
-                let load: u64 = pattern.iter().map(|&kind| space.sizes[kind as usize]).sum();
-                covers.push((place, (self.capacity - load) as f64 / self.capacity as f64));
-            }
+            let covers = same.map(|same| (same[0] as usize, same.len() as f64)).collect();
             let cuts = self.cuts.iter().map(|cut| coefficient(cut, &pattern)).enumerate();
             let cuts = cuts.filter(|&(_, value)| value > 0.0).collect();
             columns.push(Column { cost: 1.0, covers, cuts, upper: f64::INFINITY });

@@ -28,13 +28,13 @@ pub(crate) struct PatternSpace {
 }
 
 impl PatternSpace {
-    /// All patterns of the first `num_types` types (the largest).
-    pub(crate) fn of_types(types: &Types, num_types: usize) -> Self {
+    /// All patterns of the types.
+    pub(crate) fn of_types(types: &Types) -> Self {
         Self {
-            sizes: types.sizes[..num_types].to_vec(),
-            demands: types.demands[..num_types].to_vec(),
-            counts: vec![1; num_types],
-            apart: vec![Vec::new(); num_types],
+            sizes: types.sizes.clone(),
+            demands: types.demands.clone(),
+            counts: vec![1; types.len()],
+            apart: vec![Vec::new(); types.len()],
             ..Self::without_items(types.capacity, types.capacity, types.max_items)
         }
         .completed()

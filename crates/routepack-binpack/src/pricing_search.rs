@@ -80,24 +80,17 @@ impl Search<'_> {
         for &kind in &self.order[place..] {
             let (size, weight) =
                 (self.space.sizes[kind as usize], i128::from(self.prices.weights[kind as usize]));
-            let pays = self.pays(size);
-            if weight <= pays {
+            if weight <= 0 {
                 break;
             }
             let copies = (room / size).min(u64::from(self.space.copies[kind as usize]));
             value += weight * i128::from(copies);
             room -= size * copies;
             if copies < u64::from(self.space.copies[kind as usize]) {
-                return value
-                    + (weight * i128::from(room)).div_euclid(i128::from(size)).max(self.pays(room))
-                    + 1;
+                return value + (weight * i128::from(room)).div_euclid(i128::from(size)) + 1;
             }
         }
-        value + self.pays(room)
-    }
-
-    fn pays(&self, room: u64) -> i128 {
-        (i128::from(self.prices.room) * i128::from(room)) >> 32
+        value
     }
 
     fn descend(&mut self, mut place: usize, room: u64, places: u32, value: i128) {
@@ -166,7 +159,7 @@ impl Search<'_> {
     }
 
     fn emit(&mut self, room: u64, value: i128) {
-        let value = (value + self.pays(room)) as i64;
+        let value = value as i64;
         if value <= self.how.threshold || room > self.space.slack {
             return;
         }
@@ -210,8 +203,7 @@ mod tests {
                 let sum: u32 = terms.map(|term| term.1).sum();
                 cut.scale as i64 * i64::from(sum / cut.denominator)
             });
-            let empty = space.capacity - pattern.iter().map(|&kind| space.sizes[kind as usize]).sum::<u64>();
-            weights - charges.sum::<i64>() + ((u128::from(prices.room) * u128::from(empty)) >> 32) as i64
+            weights - charges.sum::<i64>()
         };
         patterns
             .into_iter()
@@ -225,7 +217,7 @@ mod tests {
         fn both_ways_find_what_brute_force_finds(
             sizes in prop::collection::vec(2_u64..12, 1..8), slack in 0_u64..21, unit in 1_u64..4,
             places in prop::option::of(1_u32..4), limit_table: bool, parted in prop::option::of((0_u32..8, 0_u32..8)),
-            weights in prop::collection::vec(0_i64..50, 8), room in 0_u64..(5 << 32), threshold in 0_i64..120,
+            weights in prop::collection::vec(0_i64..50, 8), threshold in 0_i64..120,
             cut in prop::option::of((1_u64..20, 1_u32..4, prop::collection::btree_map(0_u32..8, 1_u32..3, 1..4))),
         ) {
             let statement = Statement::bins(sizes.iter().map(|size| size * unit).collect(), 20 * unit);
@@ -239,7 +231,7 @@ mod tests {
                 let multipliers: Vec<_> = multipliers.into_iter().filter(|term| (term.0 as usize) < num_types).collect();
                 (!multipliers.is_empty()).then_some(Cut { scale, denominator, multipliers })
             }).collect();
-            let prices = Prices { weights: &weights[..num_types], cuts: &cuts, room };
+            let prices = Prices { weights: &weights[..num_types], cuts: &cuts };
             let all = brute(&space, &prices);
             let best = all.iter().map(|pattern| pattern.1).max().filter(|&best| best > threshold);
             let single = Collect { threshold, usage: None, max_steps: 1_000_000 };

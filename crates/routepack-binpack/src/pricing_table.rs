@@ -1,7 +1,7 @@
 //! Pricing by one table over rooms, many different patterns from each table.
 //!
 //! Problem: among the patterns of a [`PatternSpace`] find those worth more than a threshold, a pattern's value being
-//! the weights of its items, less what cuts charge, plus what a base function pays for its empty room.
+//! the weights of its items, less what cuts charge.
 //! T_k(c, r) = largest value of a pattern of the k smallest types in room r with c places, cuts and pairs
 //! kept apart ignored; copies of a type go in by doubling parts. Recovery walks from the largest type down wherever
 //! T promises more than the threshold; every type is used a few times only per table, so that the patterns differ.
@@ -28,8 +28,6 @@ pub(crate) struct Prices<'a> {
     /// `[types]`
     pub(crate) weights: &'a [i64],
     pub(crate) cuts: &'a [Cut],
-    /// What a unit of empty room pays, times 2^32.
-    pub(crate) room: u64,
 }
 
 /// How patterns are collected.
@@ -116,7 +114,7 @@ impl<'a> PricingTable<'a> {
     /// Fills the table and returns the largest value in it: no pattern is worth more, even before cuts. `None` if
     /// stopped; the table is of no use then.
     pub(crate) fn build(&mut self, prices: &Prices<'_>, stop: &(dyn Fn() -> bool + Sync)) -> Option<i64> {
-        self.fill_base(prices);
+        self.fill_base();
         let mut copied = Vec::new();
         for place in 0..self.space.order.len() {
             if stop() {
@@ -154,14 +152,13 @@ impl<'a> PricingTable<'a> {
     }
 
     /// Layer 0: no items, the room is left empty.
-    fn fill_base(&mut self, prices: &Prices<'_>) {
+    fn fill_base(&mut self) {
         let spare = self.space.capacity % self.unit;
         let length = self.lengths[0];
         for (place, cell) in self.cells[..length].iter_mut().enumerate() {
             let room = if place == length - 1 { self.capacity } else { place };
             let empty = room as u64 * self.unit + spare;
-            let pays = (u128::from(prices.room) * u128::from(empty)) >> 32;
-            *cell = if empty <= self.space.slack { pays as i64 } else { NEVER };
+            *cell = if empty <= self.space.slack { 0 } else { NEVER };
         }
         for count in 1..self.planes {
             self.cells.copy_within(..length, count * length);
@@ -239,7 +236,7 @@ impl Walk<'_> {
                 return;
             }
             if layer == 0 {
-                self.emit(value + table.bound(0, room, places));
+                self.emit(value);
                 return;
             }
             layer -= 1;

@@ -3,72 +3,101 @@
 //! Problem: from a packing, one with fewer bins. The emptiest bin and a few random ones are emptied and their items
 //! filled again by [`crate::subset_sum_fill`]; the new bins are kept if they are fewer, or as many and Σ load² is no
 //! smaller, so that the empty room gathers in one bin until that bin is gone.
-//! Complexity: O(tries · (bins + W·C/64)).
+//! Complexity: O(tries · (log bins + W·C/64)).
 //! References: ruin and recreate: G. Schrimpf, J. Schneider, H. Stamm-Wilbrandt, G. Dueck, J. Comput. Phys. 159 (2000),
 //! doi:10.1006/jcph.1999.6413; Σ load² for bins: E. Falkenauer, J. Heuristics 2 (1996), doi:10.1007/BF00226291.
+
+use std::collections::BTreeSet;
 
 use routepack_anneal::Stream;
 
 use crate::subset_sum_fill::{FillTry, subset_sum_fill};
 use crate::types::{Pattern, Types};
 
-/// Improves a packing until it has at most `wanted` bins; gives up after so many tries without a larger Σ load².
+/// Improves a packing until it has at most `wanted` bins; gives up after so many tries without a larger Σ load², or five
+/// times as many in all.
 pub fn repack(
     types: &Types,
     bins: &[Pattern],
     wanted: u64,
-    tries: u32,
+    tries: u64,
     stream: &Stream,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Vec<Pattern> {
     let mut bins: Vec<(u64, Pattern)> = bins.iter().map(|bin| (types.load(bin), bin.clone())).collect();
+    let mut by_load: BTreeSet<(u64, usize)> =
+        bins.iter().enumerate().map(|(place, bin)| (bin.0, place)).collect();
     let mut draws = stream.child(0);
     let (mut number, mut last) = (0, 0);
-    while bins.len() as u64 > wanted && bins.len() > 1 && number - last < u64::from(tries) && !stop() {
+    while bins.len() as u64 > wanted
+        && bins.len() > 1
+        && number - last < tries
+        && number < tries.saturating_mul(5)
+        && !stop()
+    {
         number += 1;
-        // The emptied bins to the end: the emptiest, and others, each the emptiest of some drawn.
-        let emptied = (2 + draws.index(4)).min(bins.len());
-        let drawing = [1, 3][draws.index(2)];
-        for place in 0..emptied {
-            let end = bins.len() - place;
-            let chosen = if place == 0 {
-                (0..end).min_by_key(|&bin| bins[bin].0)
-            } else {
-                (0..drawing).map(|_| draws.index(end)).min_by_key(|&bin| bins[bin].0)
-            };
-            bins.swap(chosen.expect("there are two bins"), end - 1);
-        }
-        let few = bins.split_off(bins.len() - emptied).into_iter().map(|bin| bin.1).collect();
+        let few = draw_few(&bins, &by_load, &mut draws);
         let chance = [0.0, 0.1, 0.3][draws.index(3)];
         let attempt = FillTry { window: 60, waste: 0.0, chance, stream: stream.child(number) };
-        let (again, better) = refill(types, few, attempt);
-        bins.extend(again.into_iter().map(|bin| (types.load(&bin), bin)));
+        let Some((again, better)) = refill(types, &bins, &few, attempt) else { continue };
         if better {
             last = number;
+        }
+        let mut again = again.into_iter();
+        // Decreasing, so that a bin that moves to a place left empty is not one of the few.
+        for place in few {
+            by_load.remove(&(bins[place].0, place));
+            if let Some(bin) = again.next() {
+                bins[place] = (types.load(&bin), bin);
+            } else {
+                bins.swap_remove(place);
+                if place == bins.len() {
+                    continue;
+                }
+                by_load.remove(&(bins[place].0, bins.len()));
+            }
+            by_load.insert((bins[place].0, place));
         }
     }
     bins.into_iter().map(|bin| bin.1).collect()
 }
 
-/// The items of a few bins filled again, and whether that is better; the bins themselves if it is worse.
-fn refill(types: &Types, few: Vec<Pattern>, attempt: FillTry) -> (Vec<Pattern>, bool) {
-    let mut items: Vec<u32> = few.iter().flatten().copied().collect();
+/// The places of two to five bins, decreasing: the emptiest, and others, each the emptiest of some drawn.
+fn draw_few(bins: &[(u64, Pattern)], by_load: &BTreeSet<(u64, usize)>, draws: &mut Stream) -> Vec<usize> {
+    let number = 2 + draws.index(4);
+    let drawing = [1, 3][draws.index(2)];
+    let mut few: Vec<usize> = by_load.first().map(|&(_, place)| place).into_iter().collect();
+    for _ in 1..number {
+        few.extend((0..drawing).map(|_| draws.index(bins.len())).min_by_key(|&place| bins[place].0));
+    }
+    few.sort_unstable_by(|a, b| b.cmp(a));
+    few.dedup();
+    few
+}
+
+/// The items of a few bins filled again, and whether that is better; `None` if it is worse.
+fn refill(
+    types: &Types,
+    bins: &[(u64, Pattern)],
+    few: &[usize],
+    attempt: FillTry,
+) -> Option<(Vec<Pattern>, bool)> {
+    let mut items: Vec<u32> = few.iter().flat_map(|&place| &bins[place].1).copied().collect();
     items.sort_unstable();
     let same = items.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32));
     let (part, kinds) = types.part(same);
-    let squares = |types: &Types, bins: &[Pattern]| -> u128 {
-        bins.iter().map(|bin| u128::from(types.load(bin)).pow(2)).fold(0, u128::saturating_add)
+    let squares = |loads: &mut dyn Iterator<Item = u64>| {
+        loads.map(|load| u128::from(load).pow(2)).fold(0, u128::saturating_add)
     };
-    let before = squares(types, &few);
-    match subset_sum_fill(&part, attempt, few.len() as u64, &|| false) {
-        Some(again) if again.len() < few.len() || squares(&part, &again) >= before => {
-            let better = again.len() < few.len() || squares(&part, &again) > before;
-            let named =
-                again.into_iter().map(|bin| bin.into_iter().map(|place| kinds[place as usize]).collect());
-            (named.collect(), better)
-        }
-        _ => (few, false),
+    let before = squares(&mut few.iter().map(|&place| bins[place].0));
+    let again = subset_sum_fill(&part, attempt, few.len() as u64, &|| false)?;
+    let after = squares(&mut again.iter().map(|bin| part.load(bin)));
+    if again.len() == few.len() && after < before {
+        return None;
     }
+    let better = again.len() < few.len() || after > before;
+    let named = again.into_iter().map(|bin| bin.into_iter().map(|place| kinds[place as usize]).collect());
+    Some((named.collect(), better))
 }
 
 #[cfg(test)]

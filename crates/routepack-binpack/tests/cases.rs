@@ -272,3 +272,13 @@ fn tiny_options_still_pack() {
         }
     }
 }
+
+#[test]
+fn many_sizes_are_grouped() {
+    // Sizes in (C/4, C/2], three in a bin at most: volume says 1130, one size less in four would be near that.
+    let sizes: Vec<u64> = (0..3000).map(|item: u64| 1025 + (item * item * 7919 + 104_729) % 1023).collect();
+    let statement = Statement { slots: 4, ..Statement::bins(sizes, 4095) };
+    let packed = pack(&statement, &PackOptions::default(), 0, &|| false, &mut |_| {}).unwrap();
+    check(&statement, &packed.certificate, &Limits::default()).unwrap();
+    assert!(packed.rows - packed.rows_bound <= 1, "{} of {}", packed.rows_bound, packed.rows);
+}
