@@ -4,8 +4,9 @@
 //! Method: seeds ([`crate::window_shuffle`], [`crate::randomized_best_fit`], [`crate::edp_aware_pair`],
 //! [`crate::perturb`], and the layout given), a choice of good and different ones ([`crate::select`]), population
 //! annealing ([`crate::system`]), exact balancing of cells within their blocks ([`crate::balance`]) and a final descent
-//! ([`crate::descend`]), repeated from places nearby while its budget lasts; in rounds, each longer than the one before. The best layout met, by exact score, wins; it is
-//! never worse than the one given.
+//! ([`crate::descend`]), repeated from places nearby while its budget lasts; in rounds, each longer than the one before.
+//! Small windows end with an exact search ([`crate::exact`]). The best layout met, by exact score, wins; it is never worse
+//! than the one given.
 //! Reference: arXiv 2608.12146 for seeds, sketch and population annealing; DESIGN §1.4.
 
 use rayon::prelude::*;
@@ -17,6 +18,7 @@ use crate::balance::BlockCells;
 use crate::canonical::canonical;
 use crate::descend::{Descended, descend, kick};
 use crate::energy::Energy;
+use crate::exact::search_tree;
 use crate::grid::Grid;
 use crate::neighbours::Neighbours;
 use crate::options::ArrangeOptions;
@@ -25,6 +27,9 @@ use crate::spread_bins::layout_of;
 use crate::system::{LayoutState, LayoutSystem};
 use crate::temperature::measure;
 use crate::units::Units;
+
+/// Units of a window whose search ends with the exact one, at most.
+const EXACT_UNITS: usize = 24;
 
 /// The best layout found.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +43,9 @@ pub struct Arranged {
     /// Whether no move of the final descent improves the layout: swaps, relocations, trades of whole cells and rows, two
     /// units for one; unknown if false.
     pub local_optimum: bool,
+    /// Whether the exact search went through all layouts of these rows: none has a lower score. The search says so; no
+    /// certificate does.
+    pub exhausted: bool,
     /// One report a temperature, of all rounds one after the other.
     pub trace: Vec<TemperatureReport>,
 }
@@ -53,6 +61,8 @@ pub enum Stage {
     Balance,
     /// Descending.
     Descend,
+    /// Searching all layouts of a small window.
+    Exact,
 }
 
 /// Progress, told after every temperature and every stage.
@@ -97,6 +107,7 @@ pub fn arrange(
         }
         search.descend(&neighbours, &mut stream.child(3));
     }
+    search.search_tree(instance, placement);
     Ok(search.conclude(instance, first))
 }
 
@@ -111,6 +122,7 @@ struct Search<'a> {
     best: Vec<u32>,
     score: Score,
     local_optimum: bool,
+    exhausted: bool,
     stopped: bool,
     trace: Vec<TemperatureReport>,
 }
@@ -134,6 +146,7 @@ impl<'a> Search<'a> {
             best: first,
             score,
             local_optimum: false,
+            exhausted: false,
             stopped: false,
             trace: Vec::new(),
         }
@@ -243,6 +256,24 @@ impl<'a> Search<'a> {
         self.tell(Stage::Descend);
     }
 
+    /// Searches the layouts of a small window for a better one than the best known.
+    fn search_tree(&mut self, instance: &Instance, placement: &Placement) {
+        let (units, mut nodes) = (self.units, u64::from(self.options.exact_nodes));
+        if units.num_units() > EXACT_UNITS || nodes == 0 || self.stopped {
+            return;
+        }
+        let incumbent = (layout_of(instance, units, &self.best), self.score);
+        let (layout, score) = search_tree(instance, placement, units, Some(incumbent), &mut nodes, self.stop)
+            .expect("an incumbent is given");
+        self.exhausted = nodes > 0;
+        self.local_optimum |= self.exhausted;
+        self.stopped |= (self.stop)();
+        if score < self.score {
+            (self.best, self.score) = (units.cells_of_units(instance, &layout), score);
+        }
+        self.tell(Stage::Exact);
+    }
+
     /// Archives a layout if it is better.
     fn offer(&mut self, grid: &Grid) {
         let score = grid.score(self.units);
@@ -268,6 +299,7 @@ impl<'a> Search<'a> {
             score: self.score,
             finished: !self.stopped,
             local_optimum: self.local_optimum,
+            exhausted: self.exhausted,
             trace: self.trace,
         }
     }

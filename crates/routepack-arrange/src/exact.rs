@@ -2,10 +2,13 @@
 //!
 //! Problem: least score over all layouts with R rows; for a handful of units.
 //! Method: units, longest first, go to every cell that can take them; of slot groups, rows of a group and cells of a block
-//! that are still empty only the first is tried, since they differ in name alone. A partial layout is given up when its
-//! own score, without padding, is no better than the best: every component of the score only grows with more units.
+//! that are still empty only the first is tried, since they differ in name alone, and of units alike in everything the next
+//! goes to no earlier cell than the one before (the least assignment in lexicographic order obeys both rules). A partial layout is given up when its
+//! own score, without padding, is no better than the best: every component of the score only grows with more units; or when
+//! cells that no unit left fits into leave more room than there is to spare.
 //! Complete layouts are judged by [`routepack_problem::evaluate`], so nothing incremental is trusted.
-//! Complexity: at worst (R·D)^U / symmetries; meant for U ≤ 12 in a few cells.
+//! The search ends with it where the windows are small, from the best layout found, as long as its nodes last.
+//! Complexity: at worst (R·D)^U / symmetries; meant for U ≤ 12 in a few cells, more where cells are nearly full.
 //! Reference: A. H. Land and A. G. Doig, Econometrica 28(3), 1960, doi 10.2307/1910129.
 
 use routepack_problem::{Instance, Layout, Placement, RankDemand, Score, evaluate, project};
@@ -13,6 +16,9 @@ use routepack_problem::{Instance, Layout, Placement, RankDemand, Score, evaluate
 use crate::ArrangeError;
 use crate::spread_bins::layout_of;
 use crate::units::Units;
+
+/// Nodes between two looks at `stop`.
+const BETWEEN_LOOKS: u64 = 256;
 
 /// Finds a layout of least score with `rows` rows; `None` if there is no layout at all.
 ///
@@ -24,38 +30,82 @@ pub fn arrange_exactly(
     rows: usize,
 ) -> Result<Option<(Layout, Score)>, ArrangeError> {
     let units = Units::without_demand(instance, rows)?;
+    let mut nodes = u64::MAX;
+    Ok(search_tree(instance, placement, &units, None, &mut nodes, &|| false))
+}
+
+/// Searches the tree for a layout better than `incumbent`, through at most `nodes` nodes, which it takes from them: the
+/// best layout known then, the optimum if any nodes are left and it was not stopped.
+pub(crate) fn search_tree(
+    instance: &Instance,
+    placement: &Placement,
+    units: &Units,
+    incumbent: Option<(Layout, Score)>,
+    nodes: &mut u64,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Option<(Layout, Score)> {
     let mut order: Vec<usize> = (0..units.num_units()).collect();
     order.sort_by_key(|&unit| (std::cmp::Reverse(units.tokens[unit]), unit));
+    let demand = project(instance, placement);
+    let mut twins = vec![false];
+    twins.extend(order.windows(2).map(|pair| are_twins(instance, units, &demand, [pair[0], pair[1]])));
     let mut tree = Tree {
         instance,
         placement,
-        demand: project(instance, placement),
+        demand,
+        twins,
         cell_of: vec![u32::MAX; order.len()],
         members: vec![Vec::new(); units.num_cells()],
-        units: &units,
+        units,
         order,
-        best: None,
+        best: incumbent,
+        nodes: *nodes,
+        stop,
     };
     tree.branch(0);
-    Ok(tree.best)
+    *nodes = tree.nodes;
+    tree.best
+}
+
+/// Whether two units are one sample each and alike in everything that is charged or limited.
+fn are_twins(instance: &Instance, units: &Units, demand: &RankDemand, pair: [usize; 2]) -> bool {
+    let [a, b] = pair;
+    let ([first], [second]) = (instance.unit(a), instance.unit(b)) else { return false };
+    let rows = |sample: u32, part, layer| demand.of(sample as usize, part, layer);
+    units.tokens[a] == units.tokens[b]
+        && units.pads[a] == units.pads[b]
+        && units.attention(a) == units.attention(b)
+        && (0..instance.topology().num_parts()).all(|part| {
+            (0..demand.layers()).all(|layer| rows(*first, part, layer) == rows(*second, part, layer))
+        })
 }
 
 struct Tree<'a> {
     instance: &'a Instance,
     placement: &'a Placement,
     demand: RankDemand,
+    /// By depth, whether the unit is a twin of the one before it.
+    twins: Vec<bool>,
     units: &'a Units,
     order: Vec<usize>,
     cell_of: Vec<u32>,
     /// Units of every cell.
     members: Vec<Vec<usize>>,
     best: Option<(Layout, Score)>,
+    /// Nodes left; 0 as soon as it is stopped.
+    nodes: u64,
+    stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Tree<'_> {
     fn branch(&mut self, depth: usize) {
+        self.nodes =
+            if self.nodes % BETWEEN_LOOKS == 1 && (self.stop)() { 0 } else { self.nodes.saturating_sub(1) };
+        if self.nodes == 0 {
+            return;
+        }
         let empty = self.members.iter().filter(|cell| cell.is_empty()).count();
-        if self.order.len() - depth < empty {
+        if self.order.len() - depth < empty || self.wastes_too_much(depth) {
             return;
         }
         if self.best.as_ref().is_some_and(|(_, best)| self.partial_score() >= *best) {
@@ -69,7 +119,8 @@ impl Tree<'_> {
             }
             return;
         };
-        for cell in 0..self.units.num_cells() {
+        let first = if self.twins[depth] { self.cell_of[self.order[depth - 1]] as usize } else { 0 };
+        for cell in first..self.units.num_cells() {
             if self.takes(cell, unit) && !self.repeats(cell) {
                 self.cell_of[unit] = cell as u32;
                 self.members[cell].push(unit);
@@ -77,6 +128,18 @@ impl Tree<'_> {
                 self.members[cell].pop();
             }
         }
+    }
+
+    /// Whether cells that no unit left fits into have more room than a layout can leave empty.
+    fn wastes_too_much(&self, depth: usize) -> bool {
+        let Some(&least) = self.order.get(depth..).and_then(<[usize]>::last) else { return false };
+        let units = self.units;
+        let wasted = self.members.iter().map(|members| {
+            let room = units.capacity - members.iter().map(|&unit| units.tokens[unit]).sum::<u32>();
+            if room < units.tokens[least] { u64::from(room) } else { 0 }
+        });
+        let taken: u64 = units.tokens.iter().map(|&tokens| u64::from(tokens)).sum();
+        wasted.sum::<u64>() + taken > units.num_cells() as u64 * u64::from(units.capacity)
     }
 
     fn takes(&self, cell: usize, unit: usize) -> bool {

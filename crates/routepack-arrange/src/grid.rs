@@ -2,14 +2,13 @@
 //!
 //! Symbols as in DESIGN §1.3: φ attention charges, A = `Σ_s max_d Σ φ[s]` of a block, W loads and X expert cost, J = A + X
 //! of a row-shard, `U_g = Σ_r J`. A *block* is one row and slot group; its parts are row-shards.
-//! Complexity of a trial: O(kinds) for attention, as each block remembers its three largest cells per kind, and one
-//! kernel call of O(L·P) per part if two blocks are involved; of making a move: O(kinds·|`D_g`| + parts·L·P).
+//! What a move would change is found in [`crate::trial`]. Complexity of making a move: O(kinds·|`D_g`| + parts·L·P).
 
 use routepack_peaks::{Exchange, Loads, SetExchange};
 use routepack_problem::Score;
 
 use crate::leaders::Leaders;
-use crate::trial::{Move, Trial};
+use crate::trial::Trial;
 use crate::units::Units;
 
 /// A feasible assignment of units to cells with its sums.
@@ -21,9 +20,9 @@ pub(crate) struct Grid {
     pub(crate) samples: Vec<u32>,
     pub(crate) num_units: Vec<u32>,
     /// φ of every cell, `[cells, kinds]`.
-    attention: Vec<u64>,
+    pub(crate) attention: Vec<u64>,
     /// `[blocks, kinds]`.
-    leaders: Vec<Leaders>,
+    pub(crate) leaders: Vec<Leaders>,
     /// A of every block.
     pub(crate) block_attention: Vec<u64>,
     pub(crate) loads: Loads,
@@ -140,204 +139,6 @@ impl Grid {
             .collect()
     }
 
-    /// Evaluates a move without making it; false if it is infeasible or moves nothing.
-    #[cfg(test)]
-    pub(crate) fn try_move(&self, units: &Units, candidate: Move, trial: &mut Trial) -> bool {
-        let feasible = self.try_attention(units, candidate, trial);
-        if feasible {
-            self.try_experts(units, trial);
-        }
-        feasible
-    }
-
-    /// Feasibility of a move and attention after it, without making it; false if it is infeasible or moves nothing.
-    #[inline]
-    pub(crate) fn try_attention(&self, units: &Units, candidate: Move, trial: &mut Trial) -> bool {
-        let (i, a, j, b) = match candidate {
-            Move::Relocate { unit, cell } => (unit, self.cell_of[unit] as usize, None, cell),
-            Move::Swap { first, second } => {
-                (first, self.cell_of[first] as usize, Some(second), self.cell_of[second] as usize)
-            }
-        };
-        if a == b || !self.fits(units, i, a, j, b) {
-            return false;
-        }
-        trial.of_sets = false;
-        trial.leaves = i;
-        trial.comes = j;
-        trial.cells = [a, b];
-        trial.blocks = [units.block_of[a] as usize, units.block_of[b] as usize];
-        trial.attention = self.attention_after(units, trial);
-        true
-    }
-
-    /// Evaluates an exchange of sets of units between cells of two blocks, feasibility and attention alone; false if it
-    /// is infeasible, or both cells are of one block. `leaves` are units of the first cell, `comes` of the second.
-    pub(crate) fn try_sets(
-        &self,
-        units: &Units,
-        [a, b]: [usize; 2],
-        leaves: impl Iterator<Item = u32>,
-        comes: impl Iterator<Item = u32>,
-        trial: &mut Trial,
-    ) -> bool {
-        let (block_a, block_b) = (units.block_of[a] as usize, units.block_of[b] as usize);
-        if block_a == block_b {
-            return false;
-        }
-        for set in &mut trial.sets {
-            set.clear();
-        }
-        trial.sets[0].extend(leaves);
-        trial.sets[1].extend(comes);
-        let [out, back] = [0, 1].map(|side| {
-            let set = trial.sets[side].iter().map(|&unit| unit as usize);
-            set.fold((0u32, 0u32), |(tokens, samples), unit| {
-                (tokens + units.tokens[unit], samples + units.samples[unit])
-            })
-        });
-        let [count_out, count_back] = [0, 1].map(|side| trial.sets[side].len() as u32);
-        let within = |cell: usize, lost: (u32, u32), gained: (u32, u32), counts: (u32, u32)| {
-            self.tokens[cell] - lost.0 + gained.0 <= units.capacity
-                && self.samples[cell] - lost.1 + gained.1 <= units.max_samples
-                && self.num_units[cell] + counts.1 > counts.0
-        };
-        if !within(a, out, back, (count_out, count_back)) || !within(b, back, out, (count_back, count_out)) {
-            return false;
-        }
-        trial.of_sets = true;
-        trial.cells = [a, b];
-        trial.blocks = [block_a, block_b];
-        trial.attention = [0; 2];
-        for kind in 0..units.kinds {
-            let sum = |side: usize| -> u64 {
-                trial.sets[side].iter().map(|&unit| units.attention(unit as usize)[kind]).sum()
-            };
-            let (out, back) = (sum(0), sum(1));
-            let at_a = self.attention[a * units.kinds + kind] - out + back;
-            let at_b = self.attention[b * units.kinds + kind] - back + out;
-            trial.attention[0] += self.leaders[block_a * units.kinds + kind].without(a, a).max(at_a);
-            trial.attention[1] += self.leaders[block_b * units.kinds + kind].without(b, b).max(at_b);
-        }
-        true
-    }
-
-    /// Whether both cells stay within their limits when i leaves a for b and j comes back.
-    #[inline]
-    fn fits(&self, units: &Units, i: usize, a: usize, j: Option<usize>, b: usize) -> bool {
-        let (out, back) = (units.tokens[i], j.map_or(0, |j| units.tokens[j]));
-        let (samples_out, samples_back) = (units.samples[i], j.map_or(0, |j| units.samples[j]));
-        (j.is_some() || self.num_units[a] > 1)
-            && self.tokens[a] - out + back <= units.capacity
-            && self.tokens[b] - back + out <= units.capacity
-            && self.samples[a] - samples_out + samples_back <= units.max_samples
-            && self.samples[b] - samples_back + samples_out <= units.max_samples
-    }
-
-    /// A of both blocks after the trial.
-    #[inline]
-    fn attention_after(&self, units: &Units, trial: &Trial) -> [u64; 2] {
-        let Trial { leaves, comes, cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
-        let mut sums = [0u64; 2];
-        for kind in 0..units.kinds {
-            let out = units.attention(leaves)[kind];
-            let back = comes.map_or(0, |unit| units.attention(unit)[kind]);
-            let at_a = self.attention[a * units.kinds + kind] - out + back;
-            let at_b = self.attention[b * units.kinds + kind] - back + out;
-            if block_a == block_b {
-                sums[0] += self.leaders[block_a * units.kinds + kind].without(a, b).max(at_a).max(at_b);
-            } else {
-                sums[0] += self.leaders[block_a * units.kinds + kind].without(a, a).max(at_a);
-                sums[1] += self.leaders[block_b * units.kinds + kind].without(b, b).max(at_b);
-            }
-        }
-        if block_a == block_b {
-            sums[1] = sums[0];
-        }
-        sums
-    }
-
-    /// X of both blocks after a move whose attention was tried.
-    #[inline]
-    pub(crate) fn try_experts(&self, units: &Units, trial: &mut Trial) {
-        let Trial { leaves, comes, blocks, .. } = *trial;
-        let parts = units.parts();
-        trial.expert.resize(parts, [0; 2]);
-        if units.demand.charges_padding() {
-            trial.pad_tokens = self.pad_tokens_after(units, trial);
-        }
-        if trial.of_sets {
-            let Trial { blocks: [from, to], pad_tokens, sets: [leaves, comes], expert, sums, .. } = trial;
-            let exchange = SetExchange { from: *from, to: *to, leaves, comes, pad_tokens: *pad_tokens };
-            for (part, costs) in expert.iter_mut().enumerate() {
-                *costs = units.demand.set_exchange_costs(&self.loads, part, &exchange, sums);
-            }
-        } else if blocks[0] == blocks[1] {
-            for part in 0..parts {
-                let cost = units.demand.repadded_cost(&self.loads, blocks[0], part, trial.pad_tokens[0]);
-                trial.expert[part] = [cost; 2];
-            }
-        } else {
-            let exchange = Exchange {
-                from: blocks[0],
-                to: blocks[1],
-                leaves: Some(leaves),
-                comes,
-                pad_tokens: trial.pad_tokens,
-            };
-            for part in 0..parts {
-                trial.expert[part] = units.demand.exchange_costs(&self.loads, part, &exchange);
-            }
-        }
-    }
-
-    /// Padding tokens of both blocks after the trial.
-    fn pad_tokens_after(&self, units: &Units, trial: &Trial) -> [u64; 2] {
-        let Trial { cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
-        let [out, back] = [0, 1].map(|side| trial.tokens_and_pads(units, side));
-        let after = |block: usize, cell: usize, gained: u32, lost: u32| {
-            self.loads.pad_tokens(block) + units.cell_padding(self.tokens[cell] - lost + gained)
-                - units.cell_padding(self.tokens[cell])
-        };
-        let (at_a, at_b) = (after(block_a, a, back.0, out.0), after(block_b, b, out.0, back.0));
-        if block_a == block_b {
-            return [at_a + at_b - self.loads.pad_tokens(block_a); 2];
-        }
-        [at_a + back.1 - out.1, at_b + out.1 - back.1]
-    }
-
-    /// The score after a move that was tried, if it can be below `score`, the present one.
-    pub(crate) fn score_after(&self, units: &Units, trial: &Trial, score: Score) -> Option<Score> {
-        let [block_a, block_b] = trial.blocks;
-        let parts = units.parts();
-        let (mut worst_shard, mut total) = (0, 0);
-        for (shard, &cost) in self.shard_cost.iter().enumerate() {
-            let (group, part) = (shard / parts, shard % parts);
-            let changes = trial.changes(units, self, part);
-            let mut cost = cost;
-            for (block, change) in [block_a, block_b].into_iter().zip(changes) {
-                if block % units.groups == group {
-                    cost = cost.wrapping_add(change as u64);
-                }
-            }
-            worst_shard = worst_shard.max(cost);
-            total += cost;
-        }
-        if (worst_shard, total) > (score.worst_shard, score.total) {
-            return None;
-        }
-        let after = |block: usize, part: usize| {
-            let side = trial.blocks.iter().position(|&changed| changed == block);
-            side.map_or_else(
-                || self.row_cost(units, block, part),
-                |side| trial.attention[side] + trial.expert[part][side],
-            )
-        };
-        let rows = (0..units.num_blocks()).flat_map(|block| (0..parts).map(move |part| (block, part)));
-        let worst_row = rows.map(|(block, part)| after(block, part)).max().unwrap_or(0);
-        Some(Score { worst_shard, total, worst_row })
-    }
-
     /// What X of a block exceeds its perfectly balanced demand by, in the only part.
     pub(crate) fn excess(&self, units: &Units, block: usize) -> u64 {
         units.demand.cost(&self.loads, block, 0) - self.floor[block] / units.demand.num_ranks() as u64
@@ -369,15 +170,15 @@ impl Grid {
                 self.shift_unit(units, unit, b, a);
             }
         }
-        if trial.of_sets {
+        if block_a == block_b {
+            if units.demand.charges_padding() {
+                units.demand.repad(&mut self.loads, block_a, trial.pad_tokens[0]);
+            }
+        } else if trial.of_sets {
             let [leaves, comes] = &trial.sets;
             let exchange =
                 SetExchange { from: block_a, to: block_b, leaves, comes, pad_tokens: trial.pad_tokens };
             units.demand.set_exchange(&mut self.loads, &exchange);
-        } else if block_a == block_b {
-            if units.demand.charges_padding() {
-                units.demand.repad(&mut self.loads, block_a, trial.pad_tokens[0]);
-            }
         } else {
             let exchange = Exchange {
                 from: block_a,
@@ -392,6 +193,37 @@ impl Grid {
         self.block_attention[block_b] = trial.attention[1];
         self.follow(units, block_a, a);
         self.follow(units, block_b, b);
+    }
+
+    /// Trades all units of two blocks, cell for cell; `members` are the units of either.
+    pub(crate) fn trade_blocks(&mut self, units: &Units, [a, b]: [usize; 2], members: [&[u32]; 2]) {
+        for part in 0..units.parts() {
+            let costs = [a, b].map(|block| self.row_cost(units, block, part));
+            for (block, [lost, gained]) in [(a, costs), (b, [costs[1], costs[0]])] {
+                let shard = &mut self.shard_cost[block % units.groups * units.parts() + part];
+                *shard = *shard - lost + gained;
+            }
+        }
+        let starts = [a, b].map(|block| units.cells_of(block).start);
+        for (members, [from, to]) in members.into_iter().zip([starts, [starts[1], starts[0]]]) {
+            for &unit in members {
+                let cell = &mut self.cell_of[unit as usize];
+                *cell = *cell - from as u32 + to as u32;
+            }
+        }
+        for (at_a, at_b) in units.cells_of(a).zip(units.cells_of(b)) {
+            self.tokens.swap(at_a, at_b);
+            self.samples.swap(at_a, at_b);
+            self.num_units.swap(at_a, at_b);
+            for kind in 0..units.kinds {
+                self.attention.swap(at_a * units.kinds + kind, at_b * units.kinds + kind);
+            }
+        }
+        self.block_attention.swap(a, b);
+        self.floor.swap(a, b);
+        self.loads.swap_blocks(a, b);
+        self.lead(units, a);
+        self.lead(units, b);
     }
 
     fn shift_unit(&mut self, units: &Units, unit: usize, from: usize, to: usize) {
@@ -440,6 +272,19 @@ impl Grid {
 }
 
 #[cfg(test)]
+impl Grid {
+    /// Everything a grid keeps, except which of several equally large cells it remembers.
+    pub(crate) fn sums(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let leaders: Vec<[u64; 3]> = self.leaders.iter().map(|leaders| leaders.costs).collect();
+        (
+            (self.cell_of.clone(), self.tokens.clone(), self.samples.clone(), self.num_units.clone()),
+            (self.attention.clone(), self.block_attention.clone(), leaders),
+            (self.loads.clone(), self.floor.clone(), self.shard_cost.clone()),
+        )
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use routepack_anneal::Stream;
@@ -448,16 +293,7 @@ mod tests {
     use super::*;
     use crate::spread_bins::layout_of;
     use crate::support::recipes;
-
-    /// Everything a grid keeps, except which of several equally large cells it remembers.
-    fn sums(grid: &Grid) -> impl PartialEq + std::fmt::Debug + use<> {
-        let leaders: Vec<[u64; 3]> = grid.leaders.iter().map(|leaders| leaders.costs).collect();
-        (
-            (grid.cell_of.clone(), grid.tokens.clone(), grid.samples.clone(), grid.num_units.clone()),
-            (grid.attention.clone(), grid.block_attention.clone(), leaders),
-            (grid.loads.clone(), grid.floor.clone(), grid.shard_cost.clone()),
-        )
-    }
+    use crate::trial::Move;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
@@ -482,7 +318,7 @@ mod tests {
                 let before = grid.clone();
                 let score = grid.score(&units);
                 let feasible = grid.try_move(&units, candidate, &mut trial);
-                prop_assert_eq!(sums(&before), sums(&grid), "a trial changes nothing");
+                prop_assert_eq!(before.sums(), grid.sums(), "a trial changes nothing");
 
                 // Feasible exactly if the layout it leads to is one, and another one.
                 let mut cell_of = grid.cell_of.clone();
@@ -499,9 +335,6 @@ mod tests {
                         set.iter().for_each(|&unit| cell_of[unit as usize] = target);
                     }
                     let ends = cells.map(|cell| cell as usize);
-                    if units.block_of[ends[0]] == units.block_of[ends[1]] {
-                        continue;
-                    }
                     let [leaves, comes] = sets.each_ref().map(|set| set.iter().copied());
                     let feasible = grid.try_sets(&units, ends, leaves, comes, &mut trial);
                     if feasible {
@@ -538,7 +371,7 @@ mod tests {
                     prop_assert_eq!(grid.row_cost(&units, block, part), j);
                 }
                 prop_assert_eq!(&grid.shard_cost, &evaluation.shard_cost);
-                prop_assert_eq!(sums(&grid), sums(&Grid::new(&units, grid.cell_of.clone())));
+                prop_assert_eq!(grid.sums(), Grid::new(&units, grid.cell_of.clone()).sums());
 
                 // Shards that the move does not touch keep their cost, blocks their loads.
                 let touched = trial.blocks();
@@ -555,7 +388,7 @@ mod tests {
                 }
                 let mut copy = before.clone();
                 copy.clone_from(&grid);
-                prop_assert_eq!(sums(&copy), sums(&grid));
+                prop_assert_eq!(copy.sums(), grid.sums());
             }
         }
     }

@@ -4,6 +4,7 @@ mod arrange;
 mod balance;
 mod canonical;
 mod cells;
+mod chain;
 mod descend;
 mod edp_aware_pair;
 mod energy;

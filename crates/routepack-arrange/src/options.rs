@@ -37,6 +37,8 @@ pub struct ArrangeOptions {
     pub quality_gate: f64,
     /// Moves evaluated per unit in the final descent, at most.
     pub descent_per_unit: u32,
+    /// Nodes of the exact search that ends the search of windows of up to 24 units, at most; 0 for none.
+    pub exact_nodes: u32,
 }
 
 impl Default for ArrangeOptions {
@@ -54,6 +56,7 @@ impl Default for ArrangeOptions {
             seeds: 2,
             quality_gate: 0.1,
             descent_per_unit: 2_000,
+            exact_nodes: 100_000,
         }
     }
 }

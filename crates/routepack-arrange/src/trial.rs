@@ -1,6 +1,10 @@
-//! Moves, and what trying one finds out.
+//! Moves, and what trying one finds out; nothing changes until it is made.
+//!
+//! Complexity of a trial: O(kinds) for attention, as each block remembers its three largest cells per kind, and one
+//! kernel call of O(L·P) per part if two blocks are involved.
 
-use routepack_peaks::SetSums;
+use routepack_peaks::{Exchange, SetExchange, SetSums};
+use routepack_problem::Score;
 
 use crate::grid::Grid;
 use crate::units::Units;
@@ -41,6 +45,8 @@ pub(crate) struct Trial {
     /// Units that leave the first cell for the second, and those that come back.
     pub(crate) sets: [Vec<u32>; 2],
     pub(crate) sums: SetSums,
+    /// Units of both cells, kept between draws of sets.
+    pub(crate) drawn_from: [Vec<u32>; 2],
 }
 
 impl Trial {
@@ -82,5 +88,213 @@ impl Trial {
         self.leaving(side).fold((0, 0), |(tokens, pads), unit| {
             (tokens + units.tokens[unit], pads + u64::from(units.pads[unit]))
         })
+    }
+}
+
+impl Grid {
+    /// Evaluates a move without making it; false if it is infeasible or moves nothing.
+    #[cfg(test)]
+    pub(crate) fn try_move(&self, units: &Units, candidate: Move, trial: &mut Trial) -> bool {
+        let feasible = self.try_attention(units, candidate, trial);
+        if feasible {
+            self.try_experts(units, trial);
+        }
+        feasible
+    }
+
+    /// Feasibility of a move and attention after it, without making it; false if it is infeasible or moves nothing.
+    #[inline]
+    pub(crate) fn try_attention(&self, units: &Units, candidate: Move, trial: &mut Trial) -> bool {
+        let (i, a, j, b) = match candidate {
+            Move::Relocate { unit, cell } => (unit, self.cell_of[unit] as usize, None, cell),
+            Move::Swap { first, second } => {
+                (first, self.cell_of[first] as usize, Some(second), self.cell_of[second] as usize)
+            }
+        };
+        if a == b || !self.fits(units, i, a, j, b) {
+            return false;
+        }
+        self.try_anyway(units, [i, a, b], j, trial);
+        true
+    }
+
+    /// Attention after unit i leaves cell a for b and j comes back, whether it fits or not: the first half of a move
+    /// that is feasible as a whole.
+    #[inline]
+    pub(crate) fn try_anyway(
+        &self,
+        units: &Units,
+        [i, a, b]: [usize; 3],
+        j: Option<usize>,
+        trial: &mut Trial,
+    ) {
+        trial.of_sets = false;
+        trial.leaves = i;
+        trial.comes = j;
+        trial.cells = [a, b];
+        trial.blocks = [units.block_of[a] as usize, units.block_of[b] as usize];
+        trial.attention = self.attention_after(units, trial);
+    }
+
+    /// Evaluates an exchange of sets of units between two cells, feasibility and attention alone; false if it is
+    /// infeasible. `leaves` are units of the first cell, `comes` of the second.
+    pub(crate) fn try_sets(
+        &self,
+        units: &Units,
+        [a, b]: [usize; 2],
+        leaves: impl Iterator<Item = u32>,
+        comes: impl Iterator<Item = u32>,
+        trial: &mut Trial,
+    ) -> bool {
+        let (block_a, block_b) = (units.block_of[a] as usize, units.block_of[b] as usize);
+        if a == b {
+            return false;
+        }
+        for set in &mut trial.sets {
+            set.clear();
+        }
+        trial.sets[0].extend(leaves);
+        trial.sets[1].extend(comes);
+        let [out, back] = [0, 1].map(|side| {
+            let set = trial.sets[side].iter().map(|&unit| unit as usize);
+            set.fold((0u32, 0u32), |(tokens, samples), unit| {
+                (tokens + units.tokens[unit], samples + units.samples[unit])
+            })
+        });
+        let [count_out, count_back] = [0, 1].map(|side| trial.sets[side].len() as u32);
+        let within = |cell: usize, lost: (u32, u32), gained: (u32, u32), counts: (u32, u32)| {
+            self.tokens[cell] - lost.0 + gained.0 <= units.capacity
+                && self.samples[cell] - lost.1 + gained.1 <= units.max_samples
+                && self.num_units[cell] + counts.1 > counts.0
+        };
+        if !within(a, out, back, (count_out, count_back)) || !within(b, back, out, (count_back, count_out)) {
+            return false;
+        }
+        trial.of_sets = true;
+        trial.cells = [a, b];
+        trial.blocks = [block_a, block_b];
+        trial.attention = self.attention_after(units, trial);
+        true
+    }
+
+    /// Whether both cells stay within their limits when i leaves a for b and j comes back.
+    #[inline]
+    fn fits(&self, units: &Units, i: usize, a: usize, j: Option<usize>, b: usize) -> bool {
+        let (out, back) = (units.tokens[i], j.map_or(0, |j| units.tokens[j]));
+        let (samples_out, samples_back) = (units.samples[i], j.map_or(0, |j| units.samples[j]));
+        (j.is_some() || self.num_units[a] > 1)
+            && self.tokens[a] - out + back <= units.capacity
+            && self.tokens[b] - back + out <= units.capacity
+            && self.samples[a] - samples_out + samples_back <= units.max_samples
+            && self.samples[b] - samples_back + samples_out <= units.max_samples
+    }
+
+    /// A of both blocks after the trial.
+    #[inline]
+    fn attention_after(&self, units: &Units, trial: &Trial) -> [u64; 2] {
+        let Trial { cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
+        let mut sums = [0u64; 2];
+        for kind in 0..units.kinds {
+            let of = |unit: usize| units.attention(unit)[kind];
+            let of_set = |side: usize| trial.sets[side].iter().map(|&unit| of(unit as usize)).sum();
+            let (out, back) = if trial.of_sets {
+                (of_set(0), of_set(1))
+            } else {
+                (of(trial.leaves), trial.comes.map_or(0, of))
+            };
+            let at_a = self.attention[a * units.kinds + kind] - out + back;
+            let at_b = self.attention[b * units.kinds + kind] - back + out;
+            if block_a == block_b {
+                sums[0] += self.leaders[block_a * units.kinds + kind].without(a, b).max(at_a).max(at_b);
+            } else {
+                sums[0] += self.leaders[block_a * units.kinds + kind].without(a, a).max(at_a);
+                sums[1] += self.leaders[block_b * units.kinds + kind].without(b, b).max(at_b);
+            }
+        }
+        if block_a == block_b {
+            sums[1] = sums[0];
+        }
+        sums
+    }
+
+    /// X of both blocks after a move whose attention was tried.
+    #[inline]
+    pub(crate) fn try_experts(&self, units: &Units, trial: &mut Trial) {
+        let Trial { leaves, comes, blocks, .. } = *trial;
+        let parts = units.parts();
+        trial.expert.resize(parts, [0; 2]);
+        if units.demand.charges_padding() {
+            trial.pad_tokens = self.pad_tokens_after(units, trial);
+        }
+        if blocks[0] == blocks[1] {
+            for part in 0..parts {
+                let cost = units.demand.repadded_cost(&self.loads, blocks[0], part, trial.pad_tokens[0]);
+                trial.expert[part] = [cost; 2];
+            }
+        } else if trial.of_sets {
+            let Trial { blocks: [from, to], pad_tokens, sets: [leaves, comes], expert, sums, .. } = trial;
+            let exchange = SetExchange { from: *from, to: *to, leaves, comes, pad_tokens: *pad_tokens };
+            for (part, costs) in expert.iter_mut().enumerate() {
+                *costs = units.demand.set_exchange_costs(&self.loads, part, &exchange, sums);
+            }
+        } else {
+            let exchange = Exchange {
+                from: blocks[0],
+                to: blocks[1],
+                leaves: Some(leaves),
+                comes,
+                pad_tokens: trial.pad_tokens,
+            };
+            for part in 0..parts {
+                trial.expert[part] = units.demand.exchange_costs(&self.loads, part, &exchange);
+            }
+        }
+    }
+
+    /// Padding tokens of both blocks after the trial.
+    fn pad_tokens_after(&self, units: &Units, trial: &Trial) -> [u64; 2] {
+        let Trial { cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
+        let [out, back] = [0, 1].map(|side| trial.tokens_and_pads(units, side));
+        let after = |block: usize, cell: usize, gained: u32, lost: u32| {
+            self.loads.pad_tokens(block) + units.cell_padding(self.tokens[cell] - lost + gained)
+                - units.cell_padding(self.tokens[cell])
+        };
+        let (at_a, at_b) = (after(block_a, a, back.0, out.0), after(block_b, b, out.0, back.0));
+        if block_a == block_b {
+            return [at_a + at_b - self.loads.pad_tokens(block_a); 2];
+        }
+        [at_a + back.1 - out.1, at_b + out.1 - back.1]
+    }
+
+    /// The score after a move that was tried, if it can be below `score`, the present one.
+    pub(crate) fn score_after(&self, units: &Units, trial: &Trial, score: Score) -> Option<Score> {
+        let [block_a, block_b] = trial.blocks;
+        let parts = units.parts();
+        let (mut worst_shard, mut total) = (0, 0);
+        for (shard, &cost) in self.shard_cost.iter().enumerate() {
+            let (group, part) = (shard / parts, shard % parts);
+            let changes = trial.changes(units, self, part);
+            let mut cost = cost;
+            for (block, change) in [block_a, block_b].into_iter().zip(changes) {
+                if block % units.groups == group {
+                    cost = cost.wrapping_add(change as u64);
+                }
+            }
+            worst_shard = worst_shard.max(cost);
+            total += cost;
+        }
+        if (worst_shard, total) > (score.worst_shard, score.total) {
+            return None;
+        }
+        let after = |block: usize, part: usize| {
+            let side = trial.blocks.iter().position(|&changed| changed == block);
+            side.map_or_else(
+                || self.row_cost(units, block, part),
+                |side| trial.attention[side] + trial.expert[part][side],
+            )
+        };
+        let rows = (0..units.num_blocks()).flat_map(|block| (0..parts).map(move |part| (block, part)));
+        let worst_row = rows.map(|(block, part)| after(block, part)).max().unwrap_or(0);
+        Some(Score { worst_shard, total, worst_row })
     }
 }

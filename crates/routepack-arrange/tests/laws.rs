@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
+use routepack_anneal::Stream;
 use routepack_arrange::{
     ArrangeError, ArrangeOptions, Arranged, arrange, arrange_exactly, layout_program, spread_bins,
 };
 use routepack_bounds::{given_placement, layout_bound};
 use routepack_lp::{Backend, SolveOptions, Status, solve};
 use routepack_problem::{
-    AttentionKind, Batch, ExpertCounts, Gamma, Instance, Placement, Setting, check_layout, evaluate,
+    AttentionKind, Batch, ExpertCounts, Gamma, Instance, Layout, Placement, Setting, check_layout, evaluate,
 };
 use support::{Case, Recipe, recipes};
 
@@ -109,6 +110,82 @@ fn tiny_cases_end_in_the_optimum() {
         );
     }
     assert!(nontrivial > 80, "only {nontrivial} cases had something to find");
+}
+
+/// Attention alone, quadratic, samples of tens of tokens in cells of 100.
+fn quadratic(lengths: &[u32], dp: u32, ep: u32) -> (Instance, Placement) {
+    let batch = Batch { lengths: lengths.to_vec(), ..Batch::default() };
+    let mut setting = Setting::new(dp, ep, 100);
+    setting.cost.kinds = Some(vec![AttentionKind {
+        name: "full".into(),
+        alpha: "0".parse().expect("decimal"),
+        beta: "1".parse().expect("decimal"),
+    }]);
+    let instance = Instance::single(batch, &setting).expect("valid");
+    (instance, Placement::identity(0, ep as usize, ep as usize).expect("valid"))
+}
+
+/// All cells full, two shards of one slot each: as dealt the worse shard costs 206, after whole cells traded places 162.
+#[test]
+fn whole_full_cells_trade_places() {
+    let lengths = [70, 10, 20, 20, 60, 20, 20, 40, 40, 100, 20, 60, 20, 10, 50, 40];
+    let (instance, placement) = quadratic(&lengths, 2, 1);
+    // Cells of 100; 60 40; 60 40; 70 20 10; 50 40 10; 20 · 5, in an order that is far from even.
+    let bins = [vec![9], vec![4, 7], vec![0, 2, 1], vec![11, 8], vec![14, 15, 13], vec![3, 5, 6, 10, 12]];
+    let mut cell_of = vec![0; lengths.len()];
+    for (bin, cell) in bins.iter().zip([0u32, 2, 4, 1, 3, 5]) {
+        bin.iter().for_each(|&sample: &usize| cell_of[sample] = cell);
+    }
+    let first = Layout::new(3, 2, cell_of);
+    let unit = 1u64 << instance.charges().scale_bits();
+    assert_eq!(evaluate(&instance, &placement, &first).score.worst_shard, 206 * unit);
+    for exact_nodes in [0, 100_000] {
+        let options = ArrangeOptions { exact_nodes, ..ArrangeOptions::default() };
+        let arranged =
+            arrange(&instance, &placement, &first, &options, 0, &|| false, &mut |_| {}).expect("valid input");
+        assert_eq!(arranged.score.worst_shard, 162 * unit);
+        assert_eq!(arranged.exhausted, exact_nodes > 0);
+    }
+}
+
+/// Windows without a token to spare: their optimum is found, and almost always without the exact search.
+#[test]
+fn full_cells_end_in_the_optimum() {
+    let (mut compared, mut missed) = (0, 0);
+    for seed in 0..150 {
+        let mut dice = Stream::new(seed);
+        let (dp, ep, most) = [(2, 1, 3), (2, 2, 3), (4, 2, 2), (3, 1, 2), (4, 4, 2)][seed as usize % 5];
+        let rows = 1 + dice.below(most) as usize;
+        let mut bins: Vec<Vec<u32>> = vec![Vec::new(); rows * dp as usize];
+        let mut lengths = Vec::new();
+        for bin in &mut bins {
+            let mut left = 10;
+            while left > 0 {
+                let part = 1 + dice.below(left.min(7));
+                bin.push(lengths.len() as u32);
+                lengths.push(part as u32 * 10);
+                left -= part;
+            }
+        }
+        if lengths.len() > 18 {
+            continue;
+        }
+        let (instance, placement) = quadratic(&lengths, dp, ep);
+        let first = spread_bins(&instance, &bins, rows).expect("full bins");
+        let optimum = arrange_exactly(&instance, &placement, rows).expect("units").expect("layout").1;
+        for exact_nodes in [0, 100_000] {
+            let options = ArrangeOptions { exact_nodes, ..short() };
+            let arranged = arrange(&instance, &placement, &first, &options, 0, &|| false, &mut |_| {})
+                .expect("valid input");
+            if exact_nodes > 0 {
+                assert_eq!(arranged.score, optimum, "seed {seed}");
+            } else {
+                missed += usize::from(arranged.score > optimum);
+            }
+        }
+        compared += 1;
+    }
+    assert!(compared >= 50 && missed * 20 <= compared, "{missed} of {compared} missed");
 }
 
 /// The oracle itself, against the program that knows nothing of it.

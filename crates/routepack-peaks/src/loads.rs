@@ -40,6 +40,22 @@ impl Loads {
     pub fn num_blocks(&self) -> usize {
         self.pad_tokens.len()
     }
+
+    /// Trades the loads, costs and padding of two blocks.
+    ///
+    /// # Panics
+    /// There is no such block.
+    pub fn swap_blocks(&mut self, a: usize, b: usize) {
+        self.pad_tokens.swap(a, b);
+        let blocks = self.pad_tokens.len();
+        let (stride, parts) = (self.values.len() / blocks, self.costs.len() / blocks);
+        for offset in 0..stride {
+            self.values.swap(a * stride + offset, b * stride + offset);
+        }
+        for part in 0..parts {
+            self.costs.swap(a * parts + part, b * parts + part);
+        }
+    }
 }
 
 /// One unit leaves block `from` for block `to`, and perhaps one comes back.
