@@ -97,34 +97,69 @@ def refuted_bins(statement, cells, rows):
 # The file of lengths.
 
 
-def read_lengths(text, pad_multiple):
-    """The possible readings of a file of lengths: (capacity or None, [(size, copies), …]), one or two of them.
+def lines_of(data):
+    """(number, text) of the lines that aren't blank; all must be UTF-8 and shorter than 2^16 bytes, ends included."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if len(line) + 1 >= 1 << 16:
+            raise Unreadable(f"lengths, line {number}: too long")
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"lengths, line {number}: not valid UTF-8") from error
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        text = text.removesuffix("\r")
+        if text.strip(" \t"):
+            yield number, text
 
-    A list of single integers whose first says how many sizes follow a capacity may also be a plain list of lengths;
-    the header of the certificate then says which it is.
-    """
-    try:
-        lines = [line.split() for line in text.decode("ascii").split("\n")]
-        if not all(re.fullmatch("[0-9]{1,38}", word) for line in lines for word in line):
-            raise Unreadable("the file of lengths has something that is no non-negative integer")
-    except UnicodeDecodeError as error:
-        raise Unreadable("the file of lengths is no text") from error
-    lines = [[int(word) for word in line] for line in lines if line]
 
-    def padded(size):
-        return -(-size // pad_multiple) * pad_multiple
+def whole(number, word):
+    """Decimal digits below 2^64, nothing else."""
+    if not re.fullmatch("[0-9]+", word) or len(word.lstrip("0")) > 20 or int(word) >= WORD64:
+        raise Unreadable(f"lengths, line {number}: {word[:40]!r} is no whole number from 0 to 2^64 - 1")
+    return int(word)
 
-    readings = []
-    if all(len(line) == 1 for line in lines):
-        column = [line[0] for line in lines]
-        readings.append((None, [(padded(size), 1) for size in column]))
-        if len(column) >= 2 and column[0] == len(column) - 2:
-            readings.append((column[1], [(padded(size), 1) for size in column[2:]]))
-    elif len(lines) >= 2 and [len(line) for line in lines] == [1, 1] + [2] * lines[0][0]:
-        readings.append((lines[1][0], [(padded(size), copies) for size, copies in lines[2:]]))
-    if not readings:
-        raise Unreadable("the file of lengths has none of the three forms")
-    return readings
+
+def read_table(data, columns):
+    """[(size, 1), …]: the sum of some columns of a tab-separated table."""
+    lines = ((number, [field.strip(" ") for field in line.split("\t")]) for number, line in lines_of(data))
+    _, header = next(lines, (0, []))
+    wanted = [column.strip(" ") for column in columns.split("+")]
+    for column in wanted:
+        if header.count(column) != 1:
+            raise Unreadable(f"lengths: not one column {column!r}")
+    sizes = []
+    for number, fields in lines:
+        if len(fields) != len(header):
+            raise Unreadable(f"lengths, line {number}: not as many fields as the header")
+        size = sum(whole(number, fields[header.index(column)]) for column in wanted)
+        sizes.append((whole(number, str(size)), 1))
+    return sizes
+
+
+def read_lengths(data, pad_multiple, form="lines", columns=None):
+    """A file of lengths: (capacity or None, [(size, copies), …]); its form is said, never guessed."""
+    capacity = None
+    if form == "table":
+        sizes = read_table(data, columns)
+    else:
+        lines = [(number, re.findall("[^ \t]+", line.split("#")[0])) for number, line in lines_of(data)]
+        lines = [(number, [whole(number, word) for word in words]) for number, words in lines if words]
+        widths = {len(numbers) for _, numbers in lines[2 if form == "bins" else 0 :]}
+        if form == "bins":
+            if [len(numbers) for _, numbers in lines[:2]] != [1, 1] or widths not in (set(), {1}, {2}):
+                raise Unreadable("lengths: not a number, a capacity, and then sizes, all with or all without a demand")
+            (count,), (capacity,) = lines[0][1], lines[1][1]
+            if count != len(lines) - 2:
+                raise Unreadable(f"lengths: {count} items or types announced, {len(lines) - 2} found")
+            lines = lines[2:]
+        elif not widths <= {1}:
+            raise Unreadable("lengths: more than one number on a line")
+        sizes = [(numbers[0], numbers[1] if len(numbers) == 2 else 1) for _, numbers in lines]
+    sizes = [(-(-size // pad_multiple) * pad_multiple, copies) for size, copies in sizes]
+    if any(size >= WORD64 for size, _ in sizes):
+        raise Unreadable("lengths: a padded length is past 2^64")
+    return capacity, sizes
 
 
 def digest_of(sizes, budget):
@@ -194,7 +229,7 @@ class Lines:
         return self.take_one(word) if self.word == word else None
 
 
-def read_statement(lines, readings, budget):
+def read_statement(lines, reading, budget):
     """Sections 1 and 2: the header, which must be that of a statement about these lengths."""
     require(lines.take_one("routepack-certificate") == 1, "only version 1 is known")
     names = ("items", "total", "digest", "capacity", "max-items", "slots", "rows-multiple")
@@ -203,11 +238,9 @@ def read_statement(lines, readings, budget):
     for value, name in ((capacity, "capacity"), (slots, "slots"), (multiple, "rows-multiple")):
         require(1 <= value < WORD64, f"{name} is out of range")
     require(0 <= max_items < WORD32, "max-items is out of range")
-    for stated_capacity, runs in readings:
-        if stated_capacity not in (None, capacity) or sum(copies for _, copies in runs) != items:
-            continue
-        if sum(size * copies for size, copies in runs) != total:
-            continue
+    stated_capacity, runs = reading
+    same = stated_capacity in (None, capacity) and sum(copies for _, copies in runs) == items
+    if same and sum(size * copies for size, copies in runs) == total:
         require(all(1 <= size <= capacity for size, copies in runs if copies), "a size is not in 1 to the capacity")
         budget.hold(len(lines.text) + BYTES_PER_ITEM * items)
         budget.step(items)
@@ -552,12 +585,12 @@ def check_proof(lines, statement, bins, budget):
     return rule, 0
 
 
-def check(certificate, readings, budget=None):
-    """Checks a certificate (bytes) against the readings of a file of lengths. Returns what is proved, or raises."""
+def check(certificate, reading, budget=None):
+    """Checks a certificate (bytes) against a file of lengths. Returns what is proved, or raises."""
     budget = budget or Budget()
     lines = Lines(certificate, budget)
     try:
-        statement = read_statement(lines, readings, budget)
+        statement = read_statement(lines, reading, budget)
         cells, rows = lines.take_if("cells-at-least"), lines.take_if("rows-at-least")
         bins = refuted_bins(statement, cells, rows)
         upper = check_witness(lines, statement)
@@ -609,18 +642,23 @@ def main(arguments):
     parser = Arguments(prog="check.py", description="A second checker of bin-packing certificates.", allow_abbrev=False)
     parser.add_argument("certificate", metavar="CERTIFICATE")
     parser.add_argument("lengths", metavar="LENGTHS")
+    parser.add_argument("--form", choices=("lines", "bins", "table"), help="what LENGTHS is; lines by default")
+    parser.add_argument("--column", metavar="NAME", help="the column of a table, or a sum of columns")
     parser.add_argument("--pad-multiple", type=natural, default=1, metavar="M")
     parser.add_argument("--max-memory", type=natural, default=2 << 30, metavar="B", help="bytes")
     parser.add_argument("--max-steps", type=natural, default=10**9, metavar="N")
     options = parser.parse_args(arguments)
     if options.pad_multiple == 0:
         parser.error("argument --pad-multiple: must be at least 1")
+    form = options.form or ("lines" if options.column is None else "table")
+    if (form == "table") != (options.column is not None):
+        parser.error("argument --column: tables need it, nothing else has it")
     try:
         with open(options.certificate, "rb") as file:
             certificate = file.read()
         with open(options.lengths, "rb") as file:
-            readings = read_lengths(file.read(), options.pad_multiple)
-        checked = check(certificate, readings, Budget(options.max_steps, options.max_memory))
+            reading = read_lengths(file.read(), options.pad_multiple, form, options.column)
+        checked = check(certificate, reading, Budget(options.max_steps, options.max_memory))
     except (OSError, Unreadable) as error:
         print(f"UNREADABLE: {error}", file=sys.stderr)
         return UNREADABLE

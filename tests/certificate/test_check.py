@@ -459,10 +459,10 @@ def damaged_certificates():
     return cases
 
 
-def verdict(certificate, lengths, pad_multiple=1):
+def verdict(certificate, lengths, pad_multiple=1, form="lines", columns=None):
     """(exit code, what is checked or None)."""
     try:
-        return 0, checker.check(certificate, checker.read_lengths(lengths, pad_multiple))
+        return 0, checker.check(certificate, checker.read_lengths(lengths, pad_multiple, form, columns))
     except checker.Invalid:
         return 1, None
     except checker.NotChecked:
@@ -688,24 +688,34 @@ class Files(unittest.TestCase):
             command = [sys.executable, "-B", str(HERE / "check.py"), "cert", "lengths", *options]
             return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
 
-    def test_three_forms_of_lengths_and_padding(self):
+    def test_forms_of_lengths_and_padding(self):
         sizes = [9, 9, 9, 9, 2, 2, 2, 2]
         text = text_of(header(sizes, 10), ["cells-at-least 5", "volume", "end"])
-        for lengths in (b"9\n9\n9\n9\n2\n2\n2\n2\n", b"8\n10\n9\n9\n9\n9\n2\n2\n2\n2\n", b"2\n10\n9 4\n2\t4\n"):
-            self.assertEqual(verdict(text, lengths)[0], 0)
-        self.assertEqual(verdict(text, b"2\n11\n9 4\n2 4\n")[0], 1)
+        self.assertEqual(verdict(text, b"\xef\xbb\xbf9\n# c\n9\n9 # c\r\n 9\n2\n\n2\t\n2\n02")[0], 0)
+        for lengths in (b"8\n10\n9\n9\n9\n9\n2\n2\n2\n2\n", b"2\n10\n9 4\n2\t4\n"):
+            self.assertEqual(verdict(text, lengths, form="bins")[0], 0)
+            self.assertIn(verdict(text, lengths)[0], (1, 3))
+        table = b"n\ta\tb\n" + b"x\t4\t5\n" * 4 + b"y\t2\t0\n" * 4
+        self.assertEqual(verdict(text, table, form="table", columns="a + b")[0], 0)
+        self.assertEqual(verdict(text, table, form="table", columns="a")[0], 1)
+        self.assertEqual(verdict(text, table, form="table", columns="n")[0], 3)
+        self.assertEqual(verdict(text, table, form="table", columns="c")[0], 3)
+        self.assertEqual(verdict(text, b"2\n11\n9 4\n2 4\n", form="bins")[0], 1)
         self.assertEqual(verdict(text, b"7\n7\n7\n8\n1\n1\n2\n2\n", 1)[0], 1)
         padded = text_of(header([8, 8, 4], 8), ["cells-at-least 3", "volume", "end"])
         self.assertEqual(verdict(padded, b"5\n8\n1\n", 4)[0], 0)
         self.assertEqual(verdict(padded, b"5\n9\n1\n", 4)[0], 1)
-        for lengths in (b"x\n", b"1 2 3\n", b"1\n2 3\n", b"-1\n", b"2\n10\n9 4\n", b"\xff\n"):
+        for lengths in (b"x\n", b"1 2 3\n", b"1\n2 3\n", b"-1\n", b"\xff\n", b"9\r9\n", b"18446744073709551616\n"):
             self.assertEqual(verdict(text, lengths)[0], 3)
+        for lengths in (b"", b"2\n", b"2\n10\n9 4\n", b"2\n10\n9 4\n2\n", b"1\n10\n9 1 1\n"):
+            self.assertEqual(verdict(text, lengths, form="bins")[0], 3)
 
-    def test_a_file_of_two_readings_is_read_as_the_header_says(self):
+    def test_a_file_has_one_reading(self):
         lengths = b"1\n7\n5\n"
-        self.assertEqual(verdict(text_of(header([1, 7, 5], 7), ["end"]), lengths)[0], 0)
-        self.assertEqual(verdict(text_of(header([5], 7), ["end"]), lengths)[0], 0)
-        self.assertEqual(verdict(text_of(header([5], 8), ["end"]), lengths)[0], 1)
+        three, one = (text_of(header(sizes, 7), ["end"]) for sizes in ([1, 7, 5], [5]))
+        self.assertEqual([verdict(text, lengths)[0] for text in (three, one)], [0, 1])
+        self.assertEqual([verdict(text, lengths, form="bins")[0] for text in (three, one)], [1, 0])
+        self.assertEqual(verdict(text_of(header([5], 8), ["end"]), lengths, form="bins")[0], 1)
 
     def test_exit_codes(self):
         by_name = {name: (certificate, lengths) for name, certificate, lengths in fixtures("valid")}
@@ -719,6 +729,9 @@ class Files(unittest.TestCase):
         self.assertEqual(self.run_program(certificate, lengths, "--max-steps", "many"), 3)
         self.assertEqual(self.run_program(certificate, lengths, "--pad-multiple", "0"), 3)
         self.assertEqual(self.run_program(certificate, lengths, "one-file-too-many"), 3)
+        self.assertEqual(self.run_program(certificate, b"size\n" + lengths, "--column", "size"), 0)
+        self.assertEqual(self.run_program(certificate, lengths, "--form", "table"), 3)
+        self.assertEqual(self.run_program(certificate, lengths, "--form", "bins"), 3)
 
 
 class Hostile(Oracle):
@@ -738,10 +751,10 @@ class Hostile(Oracle):
     def test_limits_never_make_anything_valid(self):
         for name, certificate, lengths in fixtures("valid") + fixtures("invalid"):
             code, _ = verdict(certificate, lengths)
-            readings = checker.read_lengths(lengths, 1)
+            reading = checker.read_lengths(lengths, 1)
             whole = checker.Budget()
             try:
-                checker.check(certificate, readings, whole)
+                checker.check(certificate, reading, whole)
             except checker.Invalid:
                 pass
             for fewer in (
@@ -750,10 +763,10 @@ class Hostile(Oracle):
                 checker.Budget(max_memory=whole.memory - 1),
             ):
                 with self.assertRaises(checker.NotChecked, msg=name):
-                    checker.check(certificate, readings, fewer)
+                    checker.check(certificate, reading, fewer)
             exact = checker.Budget(whole.steps, whole.memory)
             try:
-                checker.check(certificate, readings, exact)
+                checker.check(certificate, reading, exact)
                 self.assertEqual(code, 0)
             except checker.Invalid:
                 self.assertEqual(code, 1)
@@ -768,8 +781,8 @@ class Hostile(Oracle):
         boast = [line.replace("items 1", f"items {2**32 - 1}") for line in header([1], 1)]
         self.assertEqual(verdict(text_of(boast), b"1\n")[0], 1)
         copies = [line.replace("total 1", f"total {2**32 - 1}") for line in boast]
-        self.assertEqual(verdict(text_of(copies), b"1\n1\n1 %d\n" % (2**32 - 1))[0], 2)
-        self.assertEqual(verdict(text_of(copies), b"1\n1\n1 %d\n" % 10**30)[0], 1)
+        self.assertEqual(verdict(text_of(copies), b"1\n1\n1 %d\n" % (2**32 - 1), form="bins")[0], 2)
+        self.assertEqual(verdict(text_of(copies), b"1\n1\n1 %d\n" % (2**64 - 1), form="bins")[0], 1)
 
 
 @unittest.skipUnless(BINARY.is_file(), "routepack-check is not built: agreement of the two checkers is not tested")

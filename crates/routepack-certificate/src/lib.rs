@@ -12,7 +12,7 @@ mod statement;
 
 pub use certificate::{Certificate, Cut, Leaf, Proof, TreeNode};
 pub use check::{check, check_text};
-pub use lengths::{Lengths, check_lengths};
+pub use lengths::{Form, Lengths, check_lengths};
 pub use limits::{CheckError, Checked, Limits, Rule};
 pub use node::Node;
 pub use prover::{check_leaf, max_pattern_value};

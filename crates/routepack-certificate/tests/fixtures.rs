@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use routepack_certificate::{Checked, Lengths, Limits, Statement, check_lengths, check_text};
+use routepack_certificate::{Checked, Form, Lengths, Limits, Statement, check_lengths, check_text};
 
 fn certificates(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
@@ -18,7 +18,7 @@ fn certificates(folder: &str) -> Vec<PathBuf> {
 
 fn check_file(path: &Path) -> Result<(Statement, Checked), String> {
     let lengths = fs::read(path.with_extension("lengths")).unwrap();
-    let lengths = Lengths::parse(&lengths[..], 1, &Limits::default()).unwrap();
+    let lengths = Lengths::parse(&lengths[..], &Form::Lines, 1, &Limits::default()).unwrap();
     check_lengths(&lengths, &fs::read(path).unwrap()[..], &Limits::default()).map_err(|error| error.to_string())
 }
 

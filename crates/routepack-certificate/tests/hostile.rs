@@ -7,7 +7,7 @@ use std::io::{BufReader, Read};
 
 use oracle::{pack, refute};
 use routepack_certificate::{
-    Certificate, CheckError, Cut, Leaf, Lengths, Limits, Node, Proof, Statement, TreeNode, check, check_leaf,
+    Certificate, CheckError, Cut, Form, Leaf, Lengths, Limits, Node, Proof, Statement, TreeNode, check, check_leaf,
     check_lengths, check_text, max_pattern_value,
 };
 
@@ -157,9 +157,9 @@ fn endless_lines_and_tokens_are_not_read_to_their_end() {
         assert!(Certificate::parse(&statement, endless, &SMALL).is_err());
     }
     let endless = BufReader::new(Repeat(b"7", 0));
-    assert!(matches!(Lengths::parse(endless, 1, &SMALL), Err(CheckError::Unreadable { .. })));
+    assert!(matches!(Lengths::parse(endless, &Form::Lines, 1, &SMALL), Err(CheckError::Unreadable { .. })));
     let endless = BufReader::new(Repeat(b"7\n", 0));
-    assert!(matches!(Lengths::parse(endless, 1, &SMALL), Err(CheckError::NotChecked { .. })));
+    assert!(matches!(Lengths::parse(endless, &Form::Lines, 1, &SMALL), Err(CheckError::NotChecked { .. })));
 }
 
 struct Repeat(&'static [u8], usize);
@@ -177,7 +177,7 @@ impl Read for Repeat {
 /// Four billion items in two short lines.
 #[test]
 fn lengths_are_not_unfolded_past_the_limit() {
-    let lengths = Lengths::parse(&b"1\n10\n1 4294967295\n"[..], 1, &Limits::default()).unwrap();
+    let lengths = Lengths::parse(&b"1\n10\n1 4294967295\n"[..], &Form::Bins, 1, &Limits::default()).unwrap();
     let text = "routepack-certificate 1\nitems 4294967295\ntotal 4294967295\ndigest 0\ncapacity 10\nmax-items 0\n\
                 slots 1\nrows-multiple 1\nend\n";
     let outcome = check_lengths(&lengths, text.as_bytes(), &SMALL);

@@ -97,41 +97,86 @@ fn the_exit_code_tells_the_four_outcomes_apart() {
 
 /// What is a file of lengths, by example; the certificate is about the lengths 3 and 3 in capacity 5.
 #[test]
-fn files_of_lengths_have_three_forms() {
+fn the_form_of_a_file_is_said_and_never_guessed() {
     let certificate = fixture("valid/witness-only.cert");
-    let forms = ["3\n3\n", "3\n3", " 3\t\r\n\n3\r\n", "03\n3\n", "2\n5\n3\n3\n", "1\n5\n3\t2\n", "2\n5\n3 1\n3 1\n"];
-    let others = [
-        "",
-        "3\n",
-        "3\n3\n3\n",
-        "3\n4\n",
-        "2\n6\n3\n3\n",
-        "1\n6\n3 2\n",
-        "3\n5\n3\n3\n",
-        "1\n5\n3 18446744073709551615\n",
-    ];
-    let malformed = [
-        "+3\n3\n",
-        "-3\n3\n",
-        "3 1\n3\n",
-        "3 2\n",
-        "3\n3 1 1\n",
-        "2 5\n3 1\n3 1\n",
-        "2\n5\n3 1\n3\n",
-        "1\n5\n3 1\n3 1\n",
-        "3\n18446744073709551616\n",
-        "3.0\n3\n",
-        "length\n3\n3\n",
-        "3,3\n",
-        "\u{663}\n3\n",
-    ];
-    for (texts, expected) in [(&forms[..], 0), (&others[..], 1), (&malformed[..], 3)] {
+    let (lines, bins): (&[&str], &[&str]) = (&[], &["--form", "bins"]);
+    let (table, sum): (&[&str], &[&str]) = (&["--column", "b"], &["--form", "table", "--column", "a+b"]);
+    let (valid, other, malformed) = (0, 1, 3);
+    for (options, code, texts) in [
+        (lines, valid, &["3\n3\n", "3\n3", " 3\t\r\n\n3\r\n", "03\n3\n", "\u{feff}3\n# both\n3 # alike\n"][..]),
+        // Were it guessed, the last two would be two items of 3 in capacity 5.
+        (lines, other, &["", "3\n", "3\n3\n3\n", "3\n4\n", "2\n5\n3\n3\n"]),
+        (
+            lines,
+            malformed,
+            &[
+                "+3\n3\n",
+                "-3\n3\n",
+                "3 1\n3\n",
+                "3 2\n",
+                "1\n5\n3\t2\n",
+                "3\n18446744073709551616\n",
+                "3.0\n3\n",
+                "length\n3\n3\n",
+                "3,3\n",
+                "3_0\n3\n",
+                "\u{663}\n3\n",
+                "3\r3\r",
+                "3\n\u{feff}3\n",
+                "3\u{a0}\n3\n",
+                "PK\u{3}\u{4}",
+                "{\"lengths\": [3, 3]}",
+            ],
+        ),
+        (bins, valid, &["2\n5\n3\n3\n", "1\n5\n3\t2\n", "2\n5\n3 1\n3 1\n", "# c\n2\n5\n3 2\n3 0\n"]),
+        (bins, other, &["2\n6\n3\n3\n", "1\n6\n3 2\n", "1\n5\n3\n", "1\n5\n3 18446744073709551615\n", "0\n5\n"]),
+        (
+            bins,
+            malformed,
+            &[
+                "3\n3\n",
+                "",
+                "2",
+                "3\n5\n3\n3\n",
+                "2 5\n3 1\n3 1\n",
+                "2\n5\n3 1\n3\n",
+                "1\n5\n3 1\n3 1\n",
+                "1\n5\n3 1 1\n",
+            ],
+        ),
+        (table, valid, &["a\tb\n1\t3\n2\t3\n", "b\r\n3\r\n\r\n3", " b \t#\n3\tx\n 3\ty\n"]),
+        (table, other, &["a\tb\n3\t1\n3\t2\n", "b\n3\n"]),
+        (table, malformed, &["", "a\n3\n3\n", "b\tb\n3\t3\n3\t3\n", "a\tb\n1\t3\n3\n", "b\n3\n3 # c\n", "b\n3.0\n3\n"]),
+        (sum, valid, &["a\tb\n1\t2\n0\t3\n"]),
+        (sum, malformed, &["a\tb\n1\t18446744073709551615\n0\t3\n"]),
+    ] {
         for text in texts {
-            let (code, said, why) = run(&[&certificate, "-"], text);
-            assert_eq!(code, expected, "{text:?}: {said}{why}");
+            let (found, said, why) = run(&[&[&certificate[..], "-"], options].concat(), text);
+            assert_eq!(found, code, "{options:?} {text:?}: {said}{why}");
         }
     }
-    assert_eq!(run(&[&certificate, "-"], &(" ".repeat(99) + "3\n3\n")).0, 3);
+    assert_eq!(run(&[&certificate, "-"], &(" ".repeat(70_000) + "3\n3\n")).0, 3);
+    for wrong in [&["--form", "table"][..], &["--form", "npz"], &["--form", "bins", "--column", "b"], &["--form"]] {
+        assert_eq!(run(&[&[&certificate[..], "-"], wrong].concat(), "3\n3\n").0, 3, "{wrong:?}");
+    }
+}
+
+/// A refusal says which option reads the file otherwise.
+#[test]
+fn a_refusal_says_which_option_to_give() {
+    let certificate = fixture("valid/witness-only.cert");
+    for (options, text, part) in [
+        (&[][..], "2\n5\n3\n3\n", "it is about 2 of them, the file has 4, read one a line; if it begins"),
+        (&[], "1\n5\n3 2\n", "line 3: two numbers, expected one length a line; --form bins reads"),
+        (&[], "2\n2\n", "their total is 6 there, 4 here; were they padded? then say --pad-multiple M"),
+        (&["--form", "bins"], "2\n6\n3\n3\n", "its capacity is 5, the file states 6"),
+        (&["--form", "bins"], "1\n5\n3\n", "say --form lines"),
+        (&[], "PK\u{3}\u{4}", "--lengths-output"),
+        (&["--form", "window"], "", "--lengths-output"),
+    ] {
+        let (_, _, why) = run(&[&[&certificate[..], "-"], options].concat(), text);
+        assert!(why.contains(part), "{options:?} {text:?}: {why}");
+    }
 }
 
 #[test]

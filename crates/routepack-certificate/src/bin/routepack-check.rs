@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::ExitCode;
 
-use routepack_certificate::{CheckError, Checked, Lengths, Limits, Rule, Statement, check_lengths};
+use routepack_certificate::{CheckError, Checked, Form, Lengths, Limits, Rule, Statement, check_lengths};
 
 const HELP: &str = "\
 Checks that a certificate proves how many cells (bins) and rows these lengths need.
@@ -12,9 +12,15 @@ Checks that a certificate proves how many cells (bins) and rows these lengths ne
 usage: routepack-check CERTIFICATE LENGTHS [options]
 
   CERTIFICATE  text, as the README of routepack-certificate describes it; - is standard input
-  LENGTHS      one length a line; or n, capacity, then n sizes; or m, capacity, then m lines \"size demand\"
+  LENGTHS      the same file with the same --form, --column and --pad-multiple as for `routepack rows`; - is standard input
 
 options:
+  --form FORM         what LENGTHS is; never guessed:
+                        lines  one length a line (the default)
+                        bins   number of items, capacity, then the sizes; or number of sizes, capacity, then lines of
+                               size and demand
+                        table  a tab-separated table; needs --column
+  --column NAME       the column of the table, or a sum of columns such as prompt_tokens+response_tokens
   --pad-multiple M    round every length up to a multiple of M first (default 1)
   --max-memory BYTES  give up past so many bytes; K, M and G are powers of 1024 (default 2G)
   --max-steps N       give up past so many steps (default 1000000000)
@@ -23,12 +29,16 @@ options:
 
 exit code: 0 valid, 1 invalid, 2 not checked (a limit was reached), 3 wrong usage or unreadable files
 
-example: routepack-check rows.cert lengths.txt --pad-multiple 16
+examples:
+  routepack-check rows.cert lengths.txt --pad-multiple 16
+  routepack-check rows.cert instance.txt --form bins
+  routepack-check rows.cert rollouts.tsv --column prompt_tokens+response_tokens
 ";
 
 struct Arguments {
     certificate: String,
     lengths: String,
+    form: Form,
     pad_multiple: u64,
     limits: Limits,
     json: bool,
@@ -54,7 +64,7 @@ fn check_files(arguments: &[String]) -> ExitCode {
         }
     };
     let outcome = read(&arguments.lengths)
-        .and_then(|text| Lengths::parse(text, arguments.pad_multiple, &arguments.limits))
+        .and_then(|text| Lengths::parse(text, &arguments.form, arguments.pad_multiple, &arguments.limits))
         .and_then(|lengths| check_lengths(&lengths, read(&arguments.certificate)?, &arguments.limits));
     let code = match &outcome {
         Ok(_) => 0,
@@ -75,17 +85,17 @@ fn check_files(arguments: &[String]) -> ExitCode {
 
 fn parse(words: &[String]) -> Result<Arguments, String> {
     let (mut files, mut limits) = (Vec::new(), Limits::default());
-    let (mut pad_multiple, mut json) = (1, false);
+    let (mut pad_multiple, mut json, mut form, mut column) = (1, false, None, None);
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut figure = || {
-            let value = words.next().ok_or(format!("{word} needs a number"))?;
-            number(value).ok_or(format!("{word}: \"{value}\" is not a number"))
-        };
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        let figure = |value: &String| number(value).ok_or(format!("{word}: \"{value}\" is not a number"));
         match word.as_str() {
-            "--pad-multiple" => pad_multiple = figure()?,
-            "--max-memory" => limits.max_memory = figure()?,
-            "--max-steps" => limits.max_steps = figure()?,
+            "--form" => form = Some(value()?.clone()),
+            "--column" => column = Some(value()?.clone()),
+            "--pad-multiple" => pad_multiple = figure(value()?)?,
+            "--max-memory" => limits.max_memory = figure(value()?)?,
+            "--max-steps" => limits.max_steps = figure(value()?)?,
             "--json" => json = true,
             option if option.len() > 1 && option.starts_with('-') => return Err(format!("unknown option {option}")),
             _ => files.push(word.clone()),
@@ -95,7 +105,18 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     if certificate == "-" && lengths == "-" {
         return Err("only one of the files can be standard input".into());
     }
-    Ok(Arguments { certificate, lengths, pad_multiple, limits, json })
+    let form = match (form.as_deref(), column) {
+        (None | Some("table"), Some(columns)) => Form::Table(columns),
+        (None | Some("lines"), None) => Form::Lines,
+        (Some("bins"), None) => Form::Bins,
+        (Some("table"), None) => return Err("--form table needs --column NAME".into()),
+        (Some("window"), _) => {
+            return Err("--form window is for routepack rows; it writes the lengths with --lengths-output FILE".into());
+        }
+        (Some(other), None) => return Err(format!("--form {other}: there are lines, bins, table")),
+        (Some(other), Some(_)) => return Err(format!("--column is for tables, not for --form {other}")),
+    };
+    Ok(Arguments { certificate, lengths, form, pad_multiple, limits, json })
 }
 
 /// A number, perhaps with a power of 1024.

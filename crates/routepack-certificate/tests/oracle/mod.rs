@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use routepack_certificate::{
-    CheckError, Checked, Cut, Leaf, Lengths, Limits, Node, Statement, TreeNode, check_leaf, check_lengths,
+    CheckError, Checked, Cut, Form, Leaf, Lengths, Limits, Node, Statement, TreeNode, check_leaf, check_lengths,
 };
 
 /// Fewest bins, by dynamic programming over all subsets; `sizes.len()` ≤ 12.
@@ -185,5 +185,5 @@ pub(crate) fn statements() -> impl Strategy<Value = Statement> {
 /// Checks a text against bare lengths, as the program does.
 pub(crate) fn check_bare(sizes: &[u64], text: &[u8], limits: &Limits) -> Result<(Statement, Checked), CheckError> {
     let lines = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join("\n");
-    check_lengths(&Lengths::parse(lines.as_bytes(), 1, limits).unwrap(), text, limits)
+    check_lengths(&Lengths::parse(lines.as_bytes(), &Form::Lines, 1, limits).unwrap(), text, limits)
 }
