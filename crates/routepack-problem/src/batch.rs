@@ -238,11 +238,15 @@ impl Batch {
         for sample in 0..samples {
             let rows = self.rows_of(sample, top_k);
             if rows > self.lengths[sample] {
+                // Recorded rows were compared before: these are derived from the counts and `top_k`.
                 return Err(ProblemError::value(
-                    "routed_rows",
-                    sample,
-                    rows,
-                    format!("at most the sample's {} tokens", self.lengths[sample]),
+                    "expert_counts",
+                    format!("{sample}, layer 0"),
+                    format!("{rows} rows of {top_k} experts"),
+                    format!(
+                        "at most the sample's {} tokens (or routing.top_k is wrong)",
+                        self.lengths[sample]
+                    ),
                 ));
             }
             for layer in 0..layers {

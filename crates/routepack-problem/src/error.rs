@@ -102,6 +102,16 @@ pub enum ProblemError {
     /// The window holds no sample.
     #[error("window has no samples")]
     Empty,
+    /// Every sample is longer than a cell, and such samples are left out.
+    #[error(
+        "no samples are left: each of {samples} is longer than a cell of {capacity} tokens (packing.oversize = \"drop\")"
+    )]
+    AllDropped {
+        /// Samples of the window.
+        samples: usize,
+        /// Token capacity of a cell.
+        capacity: u32,
+    },
     /// A total leaves the exact range.
     #[error("{what} exceeds the exact range: {value} is not below 2^62")]
     Overflow {

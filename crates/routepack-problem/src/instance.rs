@@ -73,17 +73,13 @@ pub fn prepare(batch: Arc<Batch>, setting: &Setting) -> Result<Prepared, Problem
     }
     let num_experts = batch.expert_counts.as_ref().map_or(0, crate::ExpertCounts::experts);
     let pad_experts = if num_experts == 0 { None } else { setting.pad_experts(num_experts)? };
-    let padded: Vec<u32> = batch
-        .lengths
-        .iter()
-        .enumerate()
-        .map(|(sample, &length)| {
-            pad(length, setting.packing.sample_multiple).ok_or_else(|| {
-                ProblemError::value("lengths", sample, length, "padded length must stay below 2^32")
-            })
-        })
-        .collect::<Result<_, _>>()?;
+    let multiple = u64::from(setting.packing.sample_multiple);
+    let padded: Vec<u64> =
+        batch.lengths.iter().map(|&length| u64::from(length).next_multiple_of(multiple)).collect();
     let (keep, dropped) = split_oversize(&batch, setting, &padded)?;
+    // What is kept fits a cell; what was dropped is never looked at again.
+    let padded: Vec<u32> =
+        padded.into_iter().map(|length| u32::try_from(length).unwrap_or(u32::MAX)).collect();
     let kept_padded: Vec<u32> = keep.iter().map(|&sample| padded[sample as usize]).collect();
     let inputs = |cost| ChargeInputs {
         cost,
@@ -100,7 +96,8 @@ pub fn prepare(batch: Arc<Batch>, setting: &Setting) -> Result<Prepared, Problem
         windows.entry(step).or_default().push(sample);
     }
     if windows.is_empty() {
-        return Err(ProblemError::Empty);
+        let (samples, capacity) = (dropped.len(), setting.packing.cell_capacity());
+        return Err(ProblemError::AllDropped { samples, capacity });
     }
     let setting = Arc::new(setting.clone());
     let instances = windows
@@ -378,13 +375,13 @@ fn check_experts(batch: &Batch, setting: &Setting, topology: &Topology) -> Resul
 fn split_oversize(
     batch: &Batch,
     setting: &Setting,
-    padded: &[u32],
+    padded: &[u64],
 ) -> Result<(Vec<u32>, Vec<Oversize>), ProblemError> {
     let capacity = setting.packing.cell_capacity();
     let everything: Vec<u32> = (0..padded.len() as u32).collect();
     let (mut keep, mut dropped) = (Vec::new(), Vec::new());
     for unit in group_units(batch, &everything) {
-        let length: u64 = unit.iter().map(|&sample| u64::from(padded[sample as usize])).sum();
+        let length: u64 = unit.iter().map(|&sample| padded[sample as usize]).sum();
         if length <= u64::from(capacity) {
             if let Some(limit) = setting.packing.max_samples.filter(|&limit| unit.len() > limit as usize) {
                 return Err(ProblemError::value(

@@ -32,6 +32,14 @@ pub enum PlanError {
         /// Optimizer step.
         step: i64,
     },
+    /// One of several steps cannot be planned.
+    #[error("step {step}: {error}")]
+    Step {
+        /// Optimizer step, as recorded.
+        step: i64,
+        /// Why.
+        error: Box<PlanError>,
+    },
     /// The LP backend is not there.
     #[error("LP backend: {0}")]
     Backend(#[from] routepack_lp::LpError),
@@ -45,8 +53,16 @@ impl PlanError {
     pub fn concerns_job(&self) -> bool {
         match self {
             Self::Problem(error) => {
-                matches!(error, ProblemError::Setting { .. } | ProblemError::Shards { .. })
+                // Fields of the job have dotted names, arrays of the window have not.
+                match error {
+                    ProblemError::Setting { .. } | ProblemError::Shards { .. } => true,
+                    ProblemError::Shape { field, .. } | ProblemError::Value { field, .. } => {
+                        field.contains('.')
+                    }
+                    _ => false,
+                }
             }
+            Self::Step { error, .. } => error.concerns_job(),
             Self::Place(_) | Self::Pack(_) | Self::Arrange(_) | Self::Rows { .. } => true,
             Self::Backend(_) | Self::Verify(_) => false,
         }

@@ -40,7 +40,12 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
 
     let (placement, placed_fully) = place_experts(&prepared, job, &stop, control)?;
     let first: Vec<FirstPlan> = steps(&prepared)
-        .map(|(at, instance)| pack_step(instance, job, &stop, at, control))
+        .map(|(at, instance)| {
+            pack_step(instance, job, &stop, at, control).map_err(|error| match (&error, at) {
+                (PlanError::Rows { .. }, _) | (_, (_, 1)) => error,
+                _ => PlanError::Step { step: instance.step(), error: Box::new(error) },
+            })
+        })
         .collect::<Result<_, _>>()?;
     let planned: Vec<StepPlan> = steps(&prepared)
         .zip(first)
