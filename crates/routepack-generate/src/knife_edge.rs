@@ -11,7 +11,13 @@
 
 use routepack_anneal::stream::Stream;
 
+use crate::recipe::within;
 use crate::{GenerateError, KnifeEdgeRecipe};
+
+/// Most bins of one instance.
+const MAX_BINS: u64 = 1 << 16;
+/// Most items of one instance.
+const MAX_ITEMS: u64 = 1 << 20;
 
 /// Draws of a bin before the whole attempt is given up.
 const BIN_DRAWS: u32 = 20_000;
@@ -35,10 +41,18 @@ pub(crate) fn plant(
 ) -> Result<Vec<Vec<u64>>, GenerateError> {
     edge.recipe.validate()?;
     let num_bins = edge.slots * u64::from(edge.recipe.rows);
+    within("slots·knife_edge.rows", num_bins, MAX_BINS)?;
     for attempt in 0..edge.recipe.attempts {
         let mut stream = stream.child(u64::from(attempt));
-        let bins: Option<Vec<Vec<u64>>> = (0..num_bins).map(|_| fill(edge, draw, &mut stream)).collect();
-        let Some(bins) = bins else { continue };
+        let (mut bins, mut items) = (Vec::new(), 0);
+        for _ in 0..num_bins {
+            let Some(sizes) = fill(edge, draw, &mut stream, MAX_ITEMS - items)? else { break };
+            items += sizes.len() as u64;
+            bins.push(sizes);
+        }
+        if (bins.len() as u64) < num_bins {
+            continue;
+        }
         let padded: Vec<u64> = bins.iter().flatten().map(|&size| edge.padded(size)).collect();
         if edge.is_sharp(&padded) {
             return Ok(bins);
@@ -74,8 +88,13 @@ impl Edge<'_> {
     }
 }
 
-/// Sizes that fill one bin up to its share of the slack.
-fn fill(edge: &Edge<'_>, draw: &mut dyn FnMut(&mut Stream) -> u64, stream: &mut Stream) -> Option<Vec<u64>> {
+/// At most `max_items` sizes that fill one bin up to its share of the slack, if they can be drawn.
+fn fill(
+    edge: &Edge<'_>,
+    draw: &mut dyn FnMut(&mut Stream) -> u64,
+    stream: &mut Stream,
+    max_items: u64,
+) -> Result<Option<Vec<u64>>, GenerateError> {
     let enough = edge.capacity - edge.share().min(edge.capacity - 1);
     for _ in 0..BIN_DRAWS {
         let (mut sizes, mut level) = (Vec::new(), 0);
@@ -83,12 +102,16 @@ fn fill(edge: &Edge<'_>, draw: &mut dyn FnMut(&mut Stream) -> u64, stream: &mut 
             let size = draw(stream);
             level += edge.padded(size);
             sizes.push(size);
+            if sizes.len() as u64 > max_items {
+                let limit = format!("more than {MAX_ITEMS} items of these lengths would fill the cells");
+                return Err(GenerateError::field("capacity", edge.capacity, limit));
+            }
         }
         if level <= edge.capacity {
-            return Some(sizes);
+            return Ok(Some(sizes));
         }
     }
-    None
+    Ok(None)
 }
 
 /// Which of the open bins an item that fits several goes to.

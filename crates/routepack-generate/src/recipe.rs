@@ -10,6 +10,10 @@ use crate::{GenerateError, Preset};
 
 /// Largest number of counts in one window, `samples · layers · experts`.
 const MAX_COUNTS: u64 = 1 << 30;
+/// Largest number of samples in one window.
+const MAX_SAMPLES: u64 = 1 << 24;
+/// Largest number of popularities kept, `(domains + 1) · layers · experts`.
+const MAX_POPULARITIES: u64 = 1 << 27;
 /// Largest standard deviation of a logarithm: beyond it exponentials overflow.
 const MAX_SIGMA: f64 = 5.0;
 
@@ -182,6 +186,16 @@ impl WindowRecipe {
             edge.validate()?;
         }
         let (packing, routing) = (&self.setting.packing, &self.routing);
+        if let Some(routing) = routing {
+            routing.validate()?;
+            let popularities =
+                u64::from(self.domains + 1) * u64::from(routing.layers) * u64::from(routing.experts);
+            within("(domains + 1)·layers·experts", popularities, MAX_POPULARITIES)?;
+        }
+        let samples = u64::from(self.prompts) * u64::from(self.group) * u64::from(self.steps);
+        if self.knife_edge.is_none() {
+            within("prompts·group·steps", samples, MAX_SAMPLES)?;
+        }
         self.setting.check()?;
         let layers = routing.as_ref().map_or(0, |routing| routing.layers as usize);
         let topology = Topology::new(&self.setting.topology, layers)?;
@@ -194,7 +208,6 @@ impl WindowRecipe {
             ));
         }
         if let Some(routing) = routing {
-            routing.validate()?;
             let (experts, top_k, ep) =
                 (routing.experts, self.setting.routing.top_k, self.setting.topology.ep);
             if top_k == 0 || top_k > experts {
@@ -227,7 +240,6 @@ impl WindowRecipe {
                 ));
             }
             self.setting.pad_experts(experts as usize)?;
-            let samples = u64::from(self.prompts) * u64::from(self.group) * u64::from(self.steps);
             if self.knife_edge.is_none() {
                 routing.check_size(samples)?;
             }
@@ -276,11 +288,7 @@ impl RoutingRecipe {
     /// Checks that the counts of that many samples are not too many.
     pub(crate) fn check_size(&self, samples: u64) -> Result<(), GenerateError> {
         let counts = samples.saturating_mul(u64::from(self.layers) * u64::from(self.experts));
-        if counts > MAX_COUNTS {
-            let limit = format!("at most {MAX_COUNTS} counts in one window");
-            return Err(GenerateError::field("samples·layers·experts", counts, limit));
-        }
-        Ok(())
+        within("samples·layers·experts", counts, MAX_COUNTS)
     }
 }
 
@@ -312,6 +320,11 @@ fn merge(value: &mut Value, changes: &Value) {
         }
         (value, change) => *value = change.clone(),
     }
+}
+
+/// Checks the size of what a recipe asks for.
+pub(crate) fn within(what: &str, size: u64, limit: u64) -> Result<(), GenerateError> {
+    if size <= limit { Ok(()) } else { Err(GenerateError::field(what, size, format!("at most {limit}"))) }
 }
 
 pub(crate) fn whole(

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use routepack_generate::{GenerateError, Generated, Preset, WindowRecipe, describe, describe_ranks, window};
+use routepack_generate::{
+    BinsRecipe, GenerateError, Generated, Preset, WindowRecipe, bins, describe, describe_ranks, window,
+};
 use routepack_problem::{Batch, SampleIds, prepare};
 use serde_json::{Value, json};
 
@@ -249,6 +251,12 @@ fn wrong_fields_are_refused_by_name() {
         (json!({"routing": {"experts": 100}}), "routing.experts"),
         (json!({"routing": {"dispersion": -1}}), "routing.dispersion"),
         (json!({"routing": {"layers": 4096, "experts": 4096}}), "samples·layers·experts"),
+        (json!({"routing": {"layers": u32::MAX}}), "routing.layers"),
+        (json!({"routing": {"experts": u32::MAX}}), "routing.experts"),
+        (json!({"domains": 4096, "routing": {"layers": 4096}}), "(domains + 1)·layers·experts"),
+        (json!({"prompts": 1 << 20, "group": 1000, "routing": null}), "prompts·group·steps"),
+        (json!({"steps": 1 << 16, "routing": null}), "prompts·group·steps"),
+        (json!({"knife_edge": {"rows": 1 << 16}}), "slots·knife_edge.rows"),
         (json!({"setting": {"routing": {"top_k": 129}}}), "setting.routing.top_k"),
         (
             json!({"lengths": {"max_total": 1 << 29}, "routing": {"experts": 1024},
@@ -271,6 +279,25 @@ fn wrong_fields_are_refused_by_name() {
     ] {
         let error = tiny_with(&changes).expect_err(word).to_string();
         assert!(error.contains(word), "{error}");
+    }
+    for (name, changes, word) in [
+        ("scholl-1", json!({"items": u32::MAX}), "items"),
+        ("scholl-1", json!({"capacity": u32::MAX}), "capacity"),
+        ("ai", json!({"bins": u32::MAX}), "bins"),
+        ("ani", json!({"layers": u32::MAX}), "layers"),
+        ("rl", json!({"items": u32::MAX}), "items"),
+        ("rl", json!({"group": u32::MAX}), "group"),
+        ("knife-edge", json!({"slots": u32::MAX}), "slots"),
+        ("knife-edge", json!({"edge": {"rows": 1 << 16}}), "slots·knife_edge.rows"),
+        (
+            "knife-edge",
+            json!({"capacity": 1 << 30, "lengths": {"prompt_median": 1, "response_median": 1, "min_response": 1, "max_total": 2}}),
+            "capacity",
+        ),
+    ] {
+        let recipe = BinsRecipe::named(name).and_then(|recipe| recipe.amended(&changes));
+        let error = bins(&recipe.expect("fields exist"), 1).expect_err(word).to_string();
+        assert!(error.starts_with(word), "{name}: {error}");
     }
     let spread = json!({"prompts": 2, "setting": {
         "topology": {"tp": 16, "etp": 1}, "routing": {"attribution": "spread"}}});
