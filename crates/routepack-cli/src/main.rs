@@ -1,7 +1,5 @@
 //! The `routepack` command: plans, certifies, verifies and reports from a shell.
 
-#![allow(clippy::print_stderr, reason = "a command speaks")]
-
 mod commands;
 mod exit;
 mod interrupt;
@@ -77,7 +75,7 @@ fn main() -> std::process::ExitCode {
 
 impl Failure {
     fn report(&self) -> std::process::ExitCode {
-        eprintln!("routepack: {self}");
+        output::say(&self.to_string());
         self.code()
     }
 }

@@ -1,4 +1,4 @@
-//! Standard output: written once, at the end; a reader that has gone away is no failure.
+//! Standard output, written once, at the end: a reader that has gone away is no failure. Standard error, which may be closed.
 
 use std::io::{ErrorKind, Write};
 
@@ -6,6 +6,11 @@ use routepack::formats;
 use serde::Serialize;
 
 use crate::exit::Failure;
+
+/// Says a line on standard error, if anyone can hear it.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "routepack: {text}");
+}
 
 /// Prints text and a newline.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {

@@ -38,6 +38,23 @@ impl Shell {
         String::from_utf8(output.stdout).expect("text")
     }
 
+    /// Runs a command with a standard input.
+    fn pipe(&self, line: &str, input: &[u8]) -> Output {
+        let mut command = self.command(line);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        // A command that refuses its arguments reads nothing.
+        let _ = std::io::Write::write_all(&mut child.stdin.take().expect("piped"), input);
+        child.wait_with_output().expect("ended")
+    }
+
+    /// Runs a command with a standard input that answers in JSON.
+    fn pipe_json(&self, line: &str, input: &[u8]) -> serde_json::Value {
+        let output = self.pipe(line, input);
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{line}: {error}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+
     fn json(&self, line: &str) -> serde_json::Value {
         serde_json::from_str(&self.answer(line)).expect("JSON")
     }
@@ -62,6 +79,12 @@ fn names(folder: &Path) -> Vec<std::ffi::OsString> {
         fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
     names.sort();
     names
+}
+
+fn one_a_line(lengths: impl Iterator<Item = u64>) -> String {
+    let mut lines = lengths.map(|length| length.to_string()).collect::<Vec<_>>().join("\n");
+    lines.push('\n');
+    lines
 }
 
 const JOB: &str = "[topology]\ndp = 2\nep = 2\n[routing]\ntop_k = 2\n[packing]\ncapacity = 12\n";
@@ -129,11 +152,7 @@ fn rows_from_lengths_and_from_a_pipe() {
             .expect("a certificate")
             .starts_with("routepack-certificate")
     );
-    let mut command = shell.command("rows - --capacity 10 --dp 2 --json");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
-    std::io::Write::write_all(&mut child.stdin.take().expect("piped"), b"9\n2\n2\n").expect("written");
-    let output = child.wait_with_output().expect("ended");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("\"rows\": 1"));
+    assert_eq!(shell.pipe_json("rows - --capacity 10 --dp 2 --json", b"9\n2\n2\n")["rows"], 1);
 }
 
 #[test]
@@ -160,7 +179,7 @@ fn generates_what_it_can_plan() {
 #[test]
 fn schemas_are_json() {
     let shell = Shell::new();
-    for format in ["job", "window", "plan", "report"] {
+    for format in ["job", "window", "plan", "report", "rows", "place"] {
         assert!(shell.json(&format!("schema {format}"))["properties"].is_object(), "{format}");
     }
 }
@@ -267,9 +286,250 @@ fn usage_explains_itself() {
     for word in ["plan", "rows", "place", "verify", "report", "generate", "schema", "Exit codes"] {
         assert!(help.contains(word), "{word}");
     }
-    for command in ["plan", "rows", "place", "verify", "report", "generate window", "generate cut", "schema"]
-    {
-        assert!(shell.answer(&format!("{command} --help")).contains("Example"), "{command}");
+    for command in [
+        "plan",
+        "rows",
+        "place",
+        "verify",
+        "report",
+        "generate window",
+        "generate cut",
+        "generate bins",
+        "schema",
+    ] {
+        let help = shell.answer(&format!("{command} --help"));
+        assert!(help.contains(&format!("  routepack {command}")), "{command} has no example");
+        assert!(help.contains("Exit codes: 0 ") && help.contains("--json"), "{command}");
     }
     assert_eq!(shell.run("plan").status.code(), Some(2));
+}
+
+/// Plain lists whose first number happens to count the rest were once read as bin-packing instances.
+#[test]
+fn lengths_are_read_in_the_form_that_is_said() {
+    let shell = Shell::new();
+    let many = "510\n".repeat(512);
+    for (options, input, cells, samples) in [
+        ("-C 1024", &*many, 256, 512),
+        ("-C 3", "2\n2\n2\n2\n", 4, 4),
+        ("-C 3 --form lines", "2\n2\n2\n2\n", 4, 4),
+        ("--form bins", "2\n2\n2\n2\n", 2, 2),
+        ("", "2\n2\n2\n2\n", 2, 2),
+        ("-C 2 --form bins", "1\n2\n2 3\n", 3, 3),
+        ("-C 9 --column a+b", "a\tb\n4\t5\n1\t1\n", 2, 2),
+        ("-C 9 --form table --column b", "a\tb\n4\t5\n1\t1\n", 1, 2),
+        ("-C 9", r#"{"lengths": [5, 5]}"#, 2, 2),
+        ("-C 9 --form window", r#" {"lengths": [5, 5]}"#, 2, 2),
+    ] {
+        let answer = shell.pipe_json(&format!("rows - {options} --cells --json"), input.as_bytes());
+        assert_eq!((&answer["cells"], &answer["samples"]), (&cells.into(), &samples.into()), "{options}");
+    }
+    shell.write("zero.txt", "0\n5\n");
+    shell.refuses("rows zero.txt -C 9", 3, &["zero.txt:1", "length 0"]);
+    shell.write("plain.txt", "5\n3\n");
+    shell.refuses("rows plain.txt", 3, &["plain.txt", "--capacity is missing", "--form"]);
+    shell.write("pairs.txt", "1\n9\n3 2\n");
+    shell.refuses("rows pairs.txt -C 9", 3, &["pairs.txt:3", "3 2", "the form bins"]);
+    shell.refuses("rows pairs.txt -C 8 --form bins", 3, &["pairs.txt", "capacity 9", "--capacity is 8"]);
+    shell.refuses("rows plain.txt -C 9 --form table", 3, &["--column is missing"]);
+    shell.refuses("rows plain.txt -C 9 --form bins --column a", 3, &["--column a", "only a table"]);
+    shell.refuses("rows plain.txt -C 9 --form window", 3, &["plain.txt", "neither an .npz"]);
+}
+
+/// A file needs no ending to be known for what it is, from the standard input as from a path.
+#[test]
+fn windows_are_told_by_their_first_bytes() {
+    let shell = Shell::new();
+    shell.answer("generate window --preset single --seed 1 -o w.npz");
+    fs::copy(shell.path("w.npz"), shell.path("w")).expect("copied");
+    let npz = fs::read(shell.path("w")).expect("bytes");
+    let expected = shell.json("rows w.npz -C 4096 --json --lengths-output lengths.txt");
+    assert_eq!(shell.json("rows w -C 4096 --json"), expected);
+    assert_eq!(shell.json("rows lengths.txt -C 4096 --json"), expected);
+    assert_eq!(shell.pipe_json("rows - -C 4096 --json", &npz), expected);
+    assert_eq!(shell.pipe_json("place - --ep 4 --json", &npz), shell.json("place w --ep 4 --json"));
+}
+
+#[test]
+fn products_of_large_numbers_are_refused() {
+    let shell = Shell::new();
+    shell.write("lengths.txt", "5\n18446744073709551615\n");
+    let huge = [u64::MAX, 1 << 63, 1 << 32];
+    for dp in huge {
+        for multiple in huge {
+            shell.refuses(
+                &format!("rows lengths.txt -C {} --dp {dp} --rows-multiple {multiple}", u64::MAX),
+                3,
+                &["fewer samples than cells", &(u128::from(dp) * u128::from(multiple)).to_string()],
+            );
+        }
+    }
+    for (line, part) in [
+        ("--dp 9223372036854775808 --rows-multiple 2", "fewer samples than cells"),
+        ("--dp 2 --rows-multiple 9223372036854775808", "fewer samples than cells"),
+        ("--pad-multiple 18446744073709551615 --dp 3", "fewer samples than cells"),
+        ("--pad-multiple 2", "sample 1 has 18446744073709551615 tokens"),
+        ("--dp 0", "--dp 0: expected at least 1"),
+        ("--rows-multiple 0", "--rows-multiple 0: expected at least 1"),
+        ("--pad-multiple 0", "--pad-multiple 0: expected at least 1"),
+        ("--max-samples 0", "--max-samples 0: expected at least 1"),
+    ] {
+        shell.refuses(&format!("rows lengths.txt -C {} {line}", u64::MAX), 3, &[part]);
+    }
+    assert_eq!(shell.json(&format!("rows lengths.txt -C {} --json", u64::MAX))["rows"], 2);
+    shell.refuses("generate window --set routing.layers=4294967295 -o w.npz", 3, &["routing.layers", "4096"]);
+    let deep = vec!["a"; 50_000].join(".");
+    shell.refuses(&format!("generate window --set {deep}=1 -o w.npz"), 3, &["--set a.a"]);
+}
+
+#[test]
+fn rows_stop_at_a_deadline() {
+    let shell = Shell::new();
+    shell.write("lengths.txt", &one_a_line((0..20_000).map(|i| 1000 + i * 7919 % 7001)));
+    let clock = std::time::Instant::now();
+    let answer = shell.json("rows lengths.txt -C 8191 --dp 8 --cells --deadline-ms 1 --json -o rows.cert");
+    assert!(clock.elapsed() < std::time::Duration::from_secs(20), "{:?}", clock.elapsed());
+    let of = |field: &str| answer[field].as_u64().expect("a number");
+    assert!(of("rows_bound") <= of("rows") && of("cells_bound") <= of("cells"));
+    assert!(answer["gap"].as_f64().expect("a number") < 1.0);
+    assert!(shell.path("rows.cert").is_file());
+}
+
+#[test]
+fn every_output_has_one_document() {
+    let shell = small();
+    shell.write("lengths.txt", "9\n9\n2\n");
+    let rows = shell.json("rows lengths.txt -C 10 -o - --json");
+    assert_eq!(rows["rows"], 3);
+    assert!(rows["certificate"].as_str().expect("text").starts_with("routepack-certificate 1\n"));
+    assert!(shell.answer("rows lengths.txt -C 10 -o -").starts_with("routepack-certificate 1\n"));
+    let bins = shell.json("generate bins --family scholl-1 -o - --json");
+    assert_eq!((bins["sizes"].as_array().map(Vec::len), &bins["items"]), (Some(50), &50.into()));
+    assert!(shell.json("generate window --preset single -o - --json")["lengths"].is_array());
+    assert!(shell.json("place window.json --ep 2 -o - --json")["log2phys"].is_array());
+    shell.answer("plan window.json --job job.toml -o plan.json");
+    let plan = fs::read_to_string(shell.path("plan.json")).expect("a plan");
+    assert_eq!(shell.answer("plan window.json --job job.toml -o - --json"), plan);
+    shell.write("changed.json", &plan.replacen("\"rows_bound\": 1", "\"rows_bound\": 2", 1));
+    for command in ["verify", "report"] {
+        let output = shell.run(&format!("{command} changed.json --window window.json --json"));
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        let refusal: serde_json::Value = serde_json::from_slice(&output.stdout).expect(command);
+        assert_eq!(refusal["verified"], false, "{command}");
+        assert!(refusal["error"].as_str().expect("text").contains("changed.json"), "{command}");
+    }
+}
+
+#[test]
+fn errors_blame_the_file_that_is_wrong() {
+    let shell = small();
+    for (name, job, parts) in [
+        ("stage.toml", JOB.replace("ep = 2", "ep = 2\npp = 2\nlayer_stage = [0, 1]"), ["layer_stage", "[1]"]),
+        ("gamma.toml", format!("{JOB}[cost]\ngamma = [1, 1]\n"), ["cost.gamma", "[1]"]),
+        ("top_k.toml", JOB.replace("top_k = 2", "top_k = 9"), ["routing.top_k", "9"]),
+    ] {
+        shell.write(name, &job);
+        let parts: Vec<&str> = parts.into_iter().chain([name]).collect();
+        shell.refuses(&format!("plan window.json --job {name} -o plan.json"), 3, &parts);
+    }
+    shell.write("one.toml", &JOB.replace("top_k = 2", "top_k = 1"));
+    shell.refuses(
+        "plan window.json --job one.toml -o plan.json",
+        3,
+        &["window.json", "expert_counts", "top_k"],
+    );
+    shell.write("steps.json", r#"{"lengths": [6, 6, 6], "step": [3, 3, 4]}"#);
+    shell.refuses("plan steps.json --job job.toml -o plan.json", 3, &["step 4", "fewer samples than cells"]);
+    let drop = JOB.replace("capacity = 12", "capacity = 12\nsample_multiple = 8\noversize = \"drop\"");
+    shell.write("drop.toml", &drop.replace("capacity = 12", "capacity = 16"));
+    shell.write("long.json", r#"{"lengths": [6, 4294967295, 6, 6, 6]}"#);
+    assert!(shell.answer("plan long.json --job drop.toml").contains("1 samples left out"));
+    shell.write("all.json", r#"{"lengths": [4294967295, 17]}"#);
+    shell.refuses("plan all.json --job drop.toml", 3, &["no samples are left", "each of 2", "16"]);
+    // What `plan` refuses, `place` refuses.
+    shell.write("odd.json", &WINDOW.replacen("[6, 0, 6, 0]", "[6, 0, 5, 0]", 1));
+    shell.refuses("place odd.json --ep 2", 3, &["odd.json", "expert_counts"]);
+    shell.write("above.json", &WINDOW.replacen("[6, 0, 6, 0]", "[9, 0, 3, 0]", 1));
+    shell.refuses("place above.json --ep 2", 3, &["above.json", "expert_counts", "9"]);
+    shell.refuses("place window.json --ep 2 --top-k 3", 3, &["window.json", "expert_counts"]);
+    assert_eq!(shell.run("generate cut --experts 4 --lengths window.json -o w.npz").status.code(), Some(2));
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+
+    fn shell_line(shell: &Shell, line: &str) -> Output {
+        let line = line.replace("routepack", env!("CARGO_BIN_EXE_routepack"));
+        Command::new("bash").current_dir(shell.0.path()).args(["-c", &line]).output().expect("bash")
+    }
+
+    #[test]
+    fn a_closed_or_full_standard_error_is_no_panic() {
+        let shell = Shell::new();
+        for redirect in ["2>&-", "2>/dev/full"] {
+            let output = shell_line(&shell, &format!("routepack rows absent.txt -C 5 {redirect}"));
+            assert_eq!(output.status.code(), Some(4), "{redirect}");
+            let output = shell_line(&shell, &format!("routepack nonsense {redirect}"));
+            assert_eq!(output.status.code(), Some(2), "{redirect}");
+        }
+        let output = shell_line(&shell, "echo 5 | routepack rows - -C 5 >/dev/full");
+        assert_eq!(output.status.code(), Some(4));
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_away_is_no_failure() {
+        let shell = Shell::new();
+        for what in ["bins --family rl", "window --preset mixed"] {
+            let line = format!("routepack generate {what} -o - | true; exit ${{PIPESTATUS[0]}}");
+            let output = shell_line(&shell, &line);
+            assert_eq!(output.status.code(), Some(0), "{what}");
+            assert!(output.stderr.is_empty(), "{what}");
+        }
+    }
+
+    #[test]
+    fn links_are_written_through() {
+        let shell = Shell::new();
+        shell.write("lengths.txt", "5\n");
+        fs::create_dir(shell.path("folder")).expect("a folder");
+        std::os::unix::fs::symlink("folder/new.cert", shell.path("dangling.cert")).expect("a link");
+        for _ in 0..2 {
+            shell.answer("rows lengths.txt -C 5 -o dangling.cert");
+            assert!(shell.path("dangling.cert").is_symlink());
+            assert!(shell.path("folder/new.cert").is_file());
+        }
+        std::os::unix::fs::symlink("loop", shell.path("loop")).expect("a link");
+        shell.refuses("rows lengths.txt -C 5 -o loop", 4, &["loop: cannot write"]);
+        assert_eq!(names(&shell.path("folder")), ["new.cert"]);
+    }
+
+    #[test]
+    fn ctrl_c_ends_a_command_that_waits_for_its_input() {
+        let shell = small();
+        for line in ["plan - --job job.toml", "rows - -C 5", "place - --ep 2"] {
+            let mut command = shell.command(line);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started");
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let id = child.id().to_string();
+            assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+            let status = child.wait().expect("ended");
+            assert_eq!(status.code(), None, "{line}: {status}");
+        }
+    }
+
+    #[test]
+    fn ctrl_c_gives_the_best_answer_so_far() {
+        let shell = Shell::new();
+        shell.write("lengths.txt", &one_a_line((0..200_000).map(|i| 1000 + i * 7919 % 70_001)));
+        let mut command = shell.command("rows lengths.txt -C 99991 --cells --json -o rows.cert");
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        // It may have ended by itself.
+        let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        let output = child.wait_with_output().expect("ended");
+        assert!(output.status.success(), "{}", output.status);
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(answer["cells"].as_u64() >= answer["cells_bound"].as_u64());
+    }
 }

@@ -104,3 +104,13 @@ impl FormatError {
 pub(crate) fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
+
+/// A text as it appears in messages: at most 100 characters of it, none of them a control character.
+pub(crate) fn shown(text: &str) -> String {
+    let plain = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    let mut shown: String = text.chars().take(100).map(plain).collect();
+    if text.chars().nth(100).is_some() {
+        shown.push('…');
+    }
+    shown
+}

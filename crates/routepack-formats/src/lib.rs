@@ -17,7 +17,7 @@ mod window_json;
 
 pub use atomic::write_atomically;
 pub use error::FormatError;
-pub use lengths::{Lengths, LengthsForm, parse_lengths, read_lengths};
+pub use lengths::{Lengths, LengthsForm, parse_lengths, read_lengths, write_lengths};
 pub use plan_file::{
     compact_json, encode_plan, parse_plan, plan_json, read_plan, write_plan, write_plan_npz,
 };

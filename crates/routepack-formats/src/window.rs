@@ -60,6 +60,11 @@ pub fn read_batch_from(mut source: impl Read + Seek, name: &str) -> Result<Batch
     }
 }
 
+/// Whether bytes begin as a window does: an archive or a JSON object.
+pub(crate) fn is_window(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK") || bytes.trim_ascii_start().starts_with(b"{")
+}
+
 type Accept<'a> = &'a dyn Fn(&[usize]) -> Result<(), String>;
 
 /// Where a window's arrays come from.

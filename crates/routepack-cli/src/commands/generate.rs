@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use routepack::formats;
+use routepack::formats::{self, LengthsForm};
 use routepack::generate::{
     BinsRecipe, Cut, GenerateError, Preset, Trace, WindowRecipe, bins, describe, window,
 };
 use routepack::{Batch, Job};
 use serde_json::{Map, Value, json};
 
-use super::{read_lengths, write_window};
+use super::{FormArguments, is_stdout, write_window};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
 
@@ -63,20 +63,21 @@ struct WindowArguments {
 #[command(after_help = "\
 Example:
   routepack generate cut --routes trace.npz --experts 64 \\
-    --lengths rollouts.tsv --column prompt_tokens+response_tokens --samples 512 -o window.npz")]
+    --lengths rollouts.tsv --column prompt_tokens+response_tokens --samples 512 --json -o window.npz
+
+Exit codes: 0 done; 2 wrong usage; 3 bad input; 4 a file.")]
 struct CutArguments {
     /// Recorded routes: .npz with an array `routed_experts` [tokens, layers, top_k].
-    #[arg(long)]
+    #[arg(long, required = true)]
     routes: Vec<PathBuf>,
     /// Experts per layer.
     #[arg(long)]
     experts: usize,
-    /// Lengths of the samples.
+    /// Lengths of the samples: one a line unless --form or --column says otherwise (`-` for standard input).
     #[arg(long)]
     lengths: PathBuf,
-    /// Column of a TSV, or a sum of columns such as `prompt_tokens+response_tokens`.
-    #[arg(long)]
-    column: Option<String>,
+    #[command(flatten)]
+    form: FormArguments,
     /// Samples; all lengths by default.
     #[arg(long)]
     samples: Option<usize>,
@@ -107,7 +108,7 @@ struct BinsArguments {
     /// Seed of every random stream.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Print facts as JSON.
+    /// Print facts as JSON; with `-o -` the sizes too.
     #[arg(long)]
     json: bool,
 }
@@ -116,7 +117,9 @@ fn window_help() -> String {
     let presets = Preset::ALL.map(|preset| format!("  {:<13} {}", preset.name(), preset.summary()));
     format!(
         "Presets:\n{}\n\nExamples:\n  routepack generate window --preset tiny -o tiny.npz --job-output tiny.toml\n  \
-         routepack generate window --preset mixed --set prompts=256 --seed 3 -o mixed.npz",
+         routepack generate window --preset mixed --set prompts=256 --seed 3 -o mixed.npz\n  \
+         routepack generate window --preset tiny --set routing.layers=4 --json -o tiny.npz\n  \
+         routepack generate window --recipe recipe.toml -o window.npz\n\nExit codes: 0 done; 2 wrong usage; 3 bad input; 4 a file.",
         presets.join("\n")
     )
 }
@@ -125,7 +128,9 @@ fn bins_help() -> String {
     let families: Vec<String> =
         BinsRecipe::names().iter().map(|(name, about)| format!("  {name:<13} {about}")).collect();
     format!(
-        "Families:\n{}\n\nExample:\n  routepack generate bins --family knife-edge --set slots=16 -o edge.txt",
+        "Families:\n{}\n\nExamples:\n  routepack generate bins --family knife-edge --set slots=16 -o edge.txt\n  \
+         routepack rows edge.txt --form bins --dp 16\n  \
+         routepack generate bins --family falkenauer-u --set items=500 --seed 3 -o - --json | jq .volume_bound\n\nExit codes: 0 done; 2 wrong usage; 3 bad input; 4 a file.",
         families.join("\n")
     )
 }
@@ -155,7 +160,8 @@ fn run_window(arguments: &WindowArguments) -> Result<(), Failure> {
 
 fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
     let place = arguments.lengths.display();
-    let lengths = read_lengths(&arguments.lengths, arguments.column.as_deref())?.sizes;
+    let form = arguments.form.asked()?.unwrap_or(LengthsForm::Lines);
+    let lengths = formats::read_lengths(&arguments.lengths, &form)?.sizes;
     let samples = arguments.samples.unwrap_or(lengths.len());
     if samples > lengths.len() {
         return Err(Failure::input(
@@ -197,24 +203,31 @@ fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
 fn run_bins(arguments: &BinsArguments) -> Result<(), Failure> {
     let recipe = BinsRecipe::named(&arguments.family)?.amended(&parse_changes(&arguments.changes)?)?;
     let made = bins(&recipe, arguments.seed)?;
-    let header = [made.sizes.len() as u64, made.capacity];
-    let lines = header.iter().chain(&made.sizes).map(u64::to_string);
-    let text = lines.collect::<Vec<_>>().join("\n") + "\n";
-    formats::write_atomically(&arguments.output, text.as_bytes())?;
-    let total: u128 = made.sizes.iter().map(|&size| u128::from(size)).sum();
-    if arguments.json && arguments.output.as_os_str() != "-" {
-        print_json(&json!({
+    let to_stdout = is_stdout(&arguments.output);
+    if !(to_stdout && arguments.json) {
+        formats::write_lengths(
+            &arguments.output,
+            &[&[made.sizes.len() as u64, made.capacity], &made.sizes[..]].concat(),
+        )?;
+    }
+    if arguments.json {
+        let total: u128 = made.sizes.iter().map(|&size| u128::from(size)).sum();
+        let mut facts = json!({
             "items": made.sizes.len(),
             "capacity": made.capacity,
             "volume_bound": total.div_ceil(u128::from(made.capacity)) as u64,
             "optimum": made.optimum,
-        }))?;
+        });
+        if to_stdout {
+            facts["sizes"] = json!(made.sizes);
+        }
+        print_json(&facts)?;
     }
     Ok(())
 }
 
 fn say(batch: &Batch, json: bool, output: &std::path::Path) -> Result<(), Failure> {
-    if output.as_os_str() == "-" {
+    if is_stdout(output) {
         return Ok(());
     }
     if json {
@@ -237,6 +250,12 @@ fn parse_changes(changes: &[String]) -> Result<Value, Failure> {
             .split_once('=')
             .ok_or_else(|| Failure::Input(format!("--set {change}: expected name=value")))?;
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        if name.split('.').count() > 16 {
+            return Err(Failure::Input(format!(
+                "--set {}…: tables within tables",
+                name.chars().take(40).collect::<String>()
+            )));
+        }
         let (tables, field) =
             name.rsplit_once('.').map_or((None, name), |(tables, field)| (Some(tables), field));
         let mut table = &mut root;

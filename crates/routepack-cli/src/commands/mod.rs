@@ -11,10 +11,13 @@ pub(crate) mod verify;
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use routepack::Batch;
-use routepack::formats::{self, FormatError, Lengths, LengthsForm};
+use routepack::formats::{self, FormatError, LengthsForm};
+use serde::Serialize;
 
 use crate::exit::Failure;
+use crate::output::print_json;
 
 /// Reads a window, `-` for JSON or npz on standard input.
 fn read_window(path: &Path) -> Result<Arc<Batch>, Failure> {
@@ -26,15 +29,62 @@ fn ends_with(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
 }
 
-/// Reads lengths; from the named columns of a table where they are given.
-fn read_lengths(path: &Path, columns: Option<&str>) -> Result<Lengths, Failure> {
-    if ends_with(path, "npz") || ends_with(path, "json") {
-        let batch = formats::read_batch(path)?;
-        let sizes = batch.lengths.iter().map(|&length| u64::from(length)).collect();
-        return Ok(Lengths { sizes, capacity: None });
+/// What a file of lengths is; `routepack-check` has the same options, with the same meaning.
+#[derive(clap::Args)]
+struct FormArguments {
+    /// What the file is; never guessed from its numbers. An .npz or JSON window needs no option.
+    #[arg(long, value_enum)]
+    form: Option<Form>,
+    /// Column of a table, or a sum of columns such as `prompt_tokens+response_tokens`.
+    #[arg(long, value_name = "NAME")]
+    column: Option<String>,
+}
+
+/// A form of a file of lengths.
+#[derive(Clone, Copy, ValueEnum)]
+enum Form {
+    /// One length a line.
+    Lines,
+    /// Number of items, capacity, then one size a line; or number of sizes, capacity, then `size demand` lines.
+    Bins,
+    /// Tab-separated with a header line; needs --column.
+    Table,
+    /// A window: .npz or JSON.
+    Window,
+}
+
+impl FormArguments {
+    /// The form asked for; a column is one of a table.
+    fn asked(&self) -> Result<Option<LengthsForm>, Failure> {
+        Ok(match (self.form, &self.column) {
+            (None, None) => None,
+            (None | Some(Form::Table), Some(columns)) => Some(LengthsForm::Table(columns.clone())),
+            (Some(Form::Lines), None) => Some(LengthsForm::Lines),
+            (Some(Form::Bins), None) => Some(LengthsForm::Bins),
+            (Some(Form::Window), None) => Some(LengthsForm::Window),
+            (Some(Form::Table), None) => {
+                return Err(Failure::Input("--form table: --column is missing".to_owned()));
+            }
+            (Some(_), Some(columns)) => {
+                return Err(Failure::Input(format!("--column {columns}: only a table has columns")));
+            }
+        })
     }
-    let form = columns.map_or(LengthsForm::Auto, |columns| LengthsForm::Columns(columns.to_owned()));
-    Ok(formats::read_lengths(path, &form)?)
+}
+
+/// The words for a form, in answers.
+fn form_in_words(form: &LengthsForm) -> &'static str {
+    match form {
+        LengthsForm::Lines => "one a line",
+        LengthsForm::Bins => "from a bin-packing instance",
+        LengthsForm::Table(_) => "from a table",
+        LengthsForm::Window => "from a window",
+    }
+}
+
+/// Whether an output is the standard output.
+fn is_stdout(output: &Path) -> bool {
+    output == Path::new("-")
 }
 
 /// Writes a window in the form its name asks for; JSON on standard output.
@@ -45,6 +95,22 @@ fn write_window(path: &Path, batch: &Batch) -> Result<(), Failure> {
         formats::write_batch_json(path, batch)?;
     }
     Ok(())
+}
+
+/// What is said about a plan that does not verify, for machines.
+#[derive(Serialize)]
+struct Refusal {
+    verified: bool,
+    error: String,
+}
+
+/// The failure of a plan that does not verify.
+fn refused(plan: &Path, error: &dyn std::fmt::Display, json: bool) -> Result<(), Failure> {
+    let error = format!("{}: {error}", plan.display());
+    if json {
+        print_json(&Refusal { verified: false, error: error.clone() })?;
+    }
+    Err(Failure::Refused(error))
 }
 
 /// Runs `work` in a pool of this many threads; the ambient pool when absent.

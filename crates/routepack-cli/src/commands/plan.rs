@@ -6,7 +6,7 @@ use std::time::Duration;
 use routepack::formats;
 use routepack::{Control, Job, Plan};
 
-use super::{ends_with, in_pool, read_window};
+use super::{ends_with, in_pool, is_stdout, read_window};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::output::{print, print_json};
@@ -18,7 +18,22 @@ use crate::progress::Bar;
 Examples:
   routepack plan window.npz --job job.toml -o plan.json
   routepack plan window.npz --job job.toml --deadline-ms 200 -o plan.json
-  routepack plan window.npz --job job.toml --json | jq .steps[0].rows")]
+  routepack plan window.npz --job job.toml --json | jq .steps[0].rows
+  routepack plan window.npz --job job.toml -o indices.npz     # index arrays for a trainer
+  zcat window.json.gz | routepack plan - --job job.toml -o plan.json
+
+A job that is enough to begin with (`routepack schema job` describes every field):
+  [topology]
+  dp = 8
+  ep = 8
+  [routing]
+  top_k = 8
+  [packing]
+  capacity = 8192
+
+Ctrl-C once: the best plan so far. Twice: the end.
+
+Exit codes: 0 done, also where a gap is stated; 2 wrong usage; 3 bad or infeasible input; 4 a file.")]
 pub(crate) struct Arguments {
     /// Window: .npz or .json (`-` for standard input).
     window: PathBuf,
@@ -50,11 +65,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut job: Job = formats::read_toml(&arguments.job)?;
     job.seed = arguments.seed.unwrap_or(job.seed);
     job.deadline_ms = arguments.deadline_ms.or(job.deadline_ms);
-    let mut control = Control::new().cancelled_by(interrupt::flag());
+    let mut control = Control::new();
     if let Some(limit) = job.deadline_ms {
         control = control.within(Duration::from_millis(limit));
     }
     let batch = read_window(&arguments.window)?;
+    control = control.cancelled_by(interrupt::flag());
     let bar = Bar::new(arguments.quiet);
     let mut control = control.observed_by(|progress| bar.show(progress));
     let plan =
@@ -71,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             formats::write_plan(output, &plan)?;
         }
     }
-    let to_stdout = arguments.output.as_ref().is_some_and(|output| output.as_os_str() == "-");
+    let to_stdout = arguments.output.as_deref().is_some_and(is_stdout);
     match (arguments.json, to_stdout) {
         (_, true) => Ok(()),
         (true, false) => print_json(&plan),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use routepack::{Arm, Report, formats};
 
-use super::read_window;
+use super::{read_window, refused};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
 use crate::table;
@@ -12,11 +12,14 @@ use crate::table;
 /// Arguments of `routepack report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   routepack report plan.json --window window.npz
+  routepack report plan.json --window window.npz --json | jq '.arms[] | [.name, .joint_score, .worst_peak, .cv, .gap]'
 
 Arms: baseline (identity placement, first-fit decreasing), reorder (the plan's placement, first-fit decreasing),
-dp-local-ffd (the plan's placement, LPT over slots and first-fit decreasing in each), routepack (the plan).")]
+dp-local-ffd (the plan's placement, LPT over slots and first-fit decreasing in each), routepack (the plan).
+
+Exit codes: 0 done; 1 the plan does not verify; 2 wrong usage; 3 bad input; 4 a file.")]
 pub(crate) struct Arguments {
     /// Plan file (`-` for standard input).
     plan: PathBuf,
@@ -32,8 +35,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
-    let report = routepack::report(&plan, &batch)
-        .map_err(|error| Failure::Refused(format!("{}: {error}", arguments.plan.display())))?;
+    let report = match routepack::report(&plan, &batch) {
+        Ok(report) => report,
+        Err(error) => return refused(&arguments.plan, &error, arguments.json),
+    };
     if arguments.json { print_json(&report) } else { print(&in_words(&report)) }
 }
 

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use routepack::binpack::{Goal, PackOptions, PackProgress, pack};
+use routepack::binpack::{Goal, PackOptions, PackProgress, Packed, pack};
 use routepack::certificate::Statement;
-use routepack::formats;
+use routepack::formats::{self, FormatError, Lengths, LengthsForm};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{in_pool, read_lengths};
+use super::{FormArguments, form_in_words, in_pool, is_stdout};
 use crate::exit::Failure;
-use crate::interrupt;
+use crate::interrupt::Deadline;
 use crate::output::{print, print_json};
 use crate::progress::Bar;
 
@@ -19,12 +20,39 @@ use crate::progress::Bar;
 Examples:
   routepack rows lengths.txt --capacity 8192 --dp 8 -o rows.cert
   routepack-check rows.cert lengths.txt
-  routepack rows rollouts.tsv --column prompt_tokens+response_tokens --capacity 2048 --dp 16 --rows-multiple 2
-  seq 100 200 | routepack rows - --capacity 1000 --dp 4 --json")]
+
+  routepack rows rollouts.tsv --column prompt_tokens+response_tokens --capacity 2048 --dp 16 -o rows.cert
+  routepack-check rows.cert rollouts.tsv --column prompt_tokens+response_tokens
+
+  routepack rows instance.txt --form bins -o bins.cert
+  routepack-check bins.cert instance.txt --form bins
+
+  routepack rows window.npz --capacity 8192 --dp 8 --pad-multiple 128 --lengths-output lengths.txt -o rows.cert
+  routepack-check rows.cert lengths.txt --pad-multiple 128
+
+  seq 100 200 | routepack rows - --capacity 1000 --dp 4 --deadline-ms 500 --json | jq .rows
+
+Forms of a file of lengths:
+  lines   5        one length a line: the form where --capacity is given and nothing else
+          3
+  bins    2        number of items, capacity, then one size a line: the form where --capacity is not given
+          10
+          5
+          3
+  bins    1        number of different sizes, capacity, then size and demand on each line
+          10
+          5 2
+  table   id<TAB>tokens   a header, then lines of as many fields; the form where --column is given
+          a<TAB>5
+  window  an .npz or JSON window: told by its first bytes, whatever is given
+
+In lines and bins what follows # is a comment. Blank lines count for nothing.
+
+Exit codes: 0 done, also where fewest is not proved; 2 wrong usage; 3 bad or infeasible input; 4 a file.")]
 pub(crate) struct Arguments {
-    /// Lengths: one a line, a TSV with --column, a bin-packing instance, or a window (`-` for standard input).
+    /// Lengths: a text, a table or a window (`-` for standard input).
     lengths: PathBuf,
-    /// Tokens a cell holds; a bin-packing instance states its own.
+    /// Tokens a cell holds; the form bins states its own.
     #[arg(long, short = 'C')]
     capacity: Option<u64>,
     /// Data-parallel slots D.
@@ -39,18 +67,23 @@ pub(crate) struct Arguments {
     /// Pad each sample to a multiple of this many tokens.
     #[arg(long, default_value_t = 1)]
     pad_multiple: u64,
-    /// Column of a TSV, or a sum of columns such as `prompt_tokens+response_tokens`.
-    #[arg(long)]
-    column: Option<String>,
+    #[command(flatten)]
+    form: FormArguments,
     /// Go on until the fewest cells are proved, not just the fewest rows.
     #[arg(long)]
     cells: bool,
-    /// Certificate file to write (`-` for standard output).
+    /// Certificate file to write (`-` for standard output; with --json there, a field of the JSON).
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// File to write the lengths to, one a line and not padded, as `routepack-check` reads them.
+    #[arg(long)]
+    lengths_output: Option<PathBuf>,
     /// Seed of the randomised fills.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Stop with the best answer so far after this many milliseconds.
+    #[arg(long)]
+    deadline_ms: Option<u64>,
     /// Threads; all processors by default. The answer does not depend on it.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -62,12 +95,18 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What is proved, for machines.
-#[derive(Serialize)]
-struct Answer {
+/// What `routepack rows --json` prints.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Answer {
+    /// Lengths read.
     samples: usize,
+    /// Their total, padded.
+    tokens: u128,
+    /// Tokens a cell holds.
     capacity: u64,
+    /// DP slots D: cells of a row.
     dp: u64,
+    /// The number of rows is a multiple of this.
     rows_multiple: u64,
     /// Rows of the best packing found.
     rows: u64,
@@ -77,31 +116,37 @@ struct Answer {
     cells: u64,
     /// Cells proved necessary.
     cells_bound: u64,
+    /// (rows − bound)/rows.
+    gap: f64,
     /// Whether R* is proved.
     rows_proved: bool,
     /// Whether the fewest cells are proved.
     cells_proved: bool,
-    /// Rows a layout must have at least one sample per cell for: units needed.
+    /// Samples a layout needs: one in every cell of the rows.
     samples_needed: u64,
+    /// Method of the proof.
     proved_by: String,
+    /// Whether the search ended by itself, not by a deadline or Ctrl-C.
     finished: bool,
+    /// The certificate, where it would be written to the standard output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<String>,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let deadline = Deadline::after(arguments.deadline_ms);
     let place = arguments.lengths.display();
-    let lengths = read_lengths(&arguments.lengths, arguments.column.as_deref())?;
-    let capacity = arguments
-        .capacity
-        .or(lengths.capacity)
-        .ok_or_else(|| Failure::input(&place, "--capacity is missing, and the file states none"))?;
+    let (lengths, capacity) = read(arguments)?;
+    if let Some(output) = &arguments.lengths_output {
+        formats::write_lengths(output, &lengths.sizes)?;
+    }
     let statement = statement(arguments, lengths.sizes, capacity)?;
     let options = PackOptions {
         goal: if arguments.cells { Goal::Cells } else { Goal::Rows },
         ..PackOptions::default()
     };
-    let flag = interrupt::flag();
-    let stop = || flag.load(std::sync::atomic::Ordering::Relaxed);
+    let stop = deadline.stop();
     let bar = Bar::new(arguments.quiet);
     let mut observe = |progress: &PackProgress| {
         bar.say("rows", format!("{} cells, at least {}", progress.cells, progress.cells_bound));
@@ -111,41 +156,83 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             .map_err(|error| Failure::input(&place, error))?;
     drop(bar);
 
-    let needed = packed.rows * arguments.dp;
-    if (statement.sizes.len() as u64) < needed {
-        return Err(Failure::input(
-            &place,
-            format!(
-                "infeasible: fewer samples than cells: {} samples for {needed} cells ({} rows × {} DP slots)",
-                statement.sizes.len(),
-                packed.rows,
-                arguments.dp
-            ),
-        ));
+    check_samples(arguments, &statement, packed.rows)?;
+    let to_stdout = arguments.output.as_deref().is_some_and(is_stdout);
+    let mut answer = answer(arguments, &statement, &packed);
+    match &arguments.output {
+        Some(_) if to_stdout && arguments.json => {
+            answer.certificate = Some(packed.certificate.to_text(&statement));
+        }
+        Some(output) => {
+            formats::write_atomically(output, packed.certificate.to_text(&statement).as_bytes())?;
+        }
+        None => {}
     }
-    if let Some(output) = &arguments.output {
-        formats::write_atomically(output, packed.certificate.to_text(&statement).as_bytes())?;
+    match (to_stdout, arguments.json) {
+        (_, true) => print_json(&answer),
+        (true, false) => Ok(()),
+        (false, false) => print(&in_words(&answer, arguments, &lengths.form)),
     }
-    let answer = Answer {
+}
+
+/// The lengths and the capacity: the form is the one asked for, else lines where the capacity is given, else bins.
+fn read(arguments: &Arguments) -> Result<(Lengths, u64), Failure> {
+    let place = arguments.lengths.display();
+    let asked = arguments.form.asked()?;
+    let assumed = if arguments.capacity.is_some() { LengthsForm::Lines } else { LengthsForm::Bins };
+    let without = |error: FormatError| {
+        format!("{error} (--capacity is missing, so a bin-packing instance was expected: see --form)")
+    };
+    let lengths = formats::read_lengths(&arguments.lengths, asked.as_ref().unwrap_or(&assumed));
+    let lengths = lengths.map_err(|error| match error {
+        FormatError::Access { .. } => Failure::from(error),
+        error if asked.is_none() && assumed == LengthsForm::Bins => Failure::Input(without(error)),
+        error => Failure::from(error),
+    })?;
+    match (arguments.capacity, lengths.capacity) {
+        (Some(given), Some(stated)) if given != stated => {
+            Err(Failure::input(&place, format!("states the capacity {stated}, --capacity is {given}")))
+        }
+        (given, stated) => match given.or(stated) {
+            Some(capacity) => Ok((lengths, capacity)),
+            None => Err(Failure::input(&place, "--capacity is missing, and the file states none")),
+        },
+    }
+}
+
+/// Refuses where some cell would stay empty.
+fn check_samples(arguments: &Arguments, statement: &Statement, rows: u64) -> Result<(), Failure> {
+    let (samples, slots) = (statement.sizes.len(), arguments.dp);
+    let cells = u128::from(rows) * u128::from(slots);
+    if samples as u128 >= cells {
+        return Ok(());
+    }
+    Err(Failure::input(
+        arguments.lengths.display(),
+        format!(
+            "infeasible: fewer samples than cells: {samples} samples for {cells} cells ({rows} rows × {slots} DP slots)"
+        ),
+    ))
+}
+
+fn answer(arguments: &Arguments, statement: &Statement, packed: &Packed) -> Answer {
+    Answer {
         samples: statement.sizes.len(),
-        capacity,
+        tokens: statement.total(),
+        capacity: statement.capacity,
         dp: arguments.dp,
         rows_multiple: arguments.rows_multiple,
         rows: packed.rows,
         rows_bound: packed.rows_bound,
         cells: packed.cells,
         cells_bound: packed.cells_bound,
+        gap: (packed.rows - packed.rows_bound) as f64 / packed.rows as f64,
         rows_proved: packed.rows == packed.rows_bound,
         cells_proved: packed.cells == packed.cells_bound,
-        samples_needed: needed,
-        proved_by: packed.proved_by,
+        samples_needed: packed.rows * arguments.dp,
+        proved_by: packed.proved_by.clone(),
         finished: packed.finished,
-    };
-    let to_stdout = arguments.output.as_ref().is_some_and(|output| output.as_os_str() == "-");
-    match (to_stdout, arguments.json) {
-        (true, _) => Ok(()),
-        (false, true) => print_json(&answer),
-        (false, false) => print(&in_words(&answer)),
+        certificate: None,
     }
 }
 
@@ -187,23 +274,28 @@ fn statement(arguments: &Arguments, lengths: Vec<u64>, capacity: u64) -> Result<
             }
         }
     }
-    Ok(Statement {
+    let statement = Statement {
         sizes,
         capacity,
         max_items: arguments.max_samples,
         slots: arguments.dp,
         rows_multiple: arguments.rows_multiple,
-    })
+    };
+    // Whatever the lengths are: so every product of rows and slots below is at most the number of samples.
+    check_samples(arguments, &statement, arguments.rows_multiple)?;
+    Ok(statement)
 }
 
-fn in_words(answer: &Answer) -> String {
-    let Answer { rows, rows_bound, cells, cells_bound, dp, proved_by, .. } = answer;
+fn in_words(answer: &Answer, arguments: &Arguments, form: &LengthsForm) -> String {
+    let Answer { samples, tokens, capacity, rows, rows_bound, cells, cells_bound, dp, proved_by, .. } =
+        answer;
+    let read = format!("{samples} lengths {}, {tokens} tokens, cells of {capacity}", form_in_words(form));
     let rows_claim = if answer.rows_proved {
         format!("{rows} rows of {dp} cells are necessary and sufficient (R* = {rows})")
     } else {
         format!(
-            "at least {rows_bound} rows of {dp} cells are necessary, {rows} are sufficient: gap {}",
-            rows - rows_bound
+            "at least {rows_bound} rows of {dp} cells are necessary, {rows} are sufficient: gap {:.3} %",
+            100.0 * answer.gap
         )
     };
     let cells_claim = if answer.cells_proved {
@@ -212,5 +304,26 @@ fn in_words(answer: &Answer) -> String {
         format!("at least {cells_bound} cells are necessary, {cells} are sufficient")
     };
     let early = if answer.finished { "" } else { "\nstopped early: the best answer so far" };
-    format!("{rows_claim}\n{cells_claim}\nproved by {proved_by}{early}")
+    let check =
+        check_command(arguments, form).map_or_else(String::new, |command| format!("\ncheck: {command}"));
+    format!("{read}\n{rows_claim}\n{cells_claim}\nproved by {proved_by}{early}{check}")
+}
+
+/// The command that checks the certificate that was written.
+fn check_command(arguments: &Arguments, form: &LengthsForm) -> Option<String> {
+    let certificate = arguments.output.as_ref()?.display();
+    let (lengths, options) = match (&arguments.lengths_output, form) {
+        (Some(lengths), _) => (lengths, String::new()),
+        (None, LengthsForm::Lines) => (&arguments.lengths, String::new()),
+        (None, LengthsForm::Bins) => (&arguments.lengths, " --form bins".to_owned()),
+        (None, LengthsForm::Table(columns)) => (&arguments.lengths, format!(" --column '{columns}'")),
+        (None, LengthsForm::Window) => {
+            return Some("routepack-check needs the lengths as text, see --lengths-output".to_owned());
+        }
+    };
+    let padding = match arguments.pad_multiple {
+        1 => String::new(),
+        multiple => format!(" --pad-multiple {multiple}"),
+    };
+    Some(format!("routepack-check {certificate} {}{options}{padding}", lengths.display()))
 }

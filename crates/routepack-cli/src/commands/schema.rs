@@ -9,8 +9,11 @@ use crate::output::print_json;
 /// Arguments of `routepack schema`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
-  routepack schema job > job.schema.json")]
+Examples:
+  routepack schema job > job.schema.json
+  routepack schema window | jq '.properties | keys'
+
+Exit codes: 0 done; 2 wrong usage; 4 a file.")]
 pub(crate) struct Arguments {
     /// The format.
     format: Format,
@@ -27,8 +30,12 @@ enum Format {
     Window,
     /// The plan file.
     Plan,
-    /// `routepack report --json`.
+    /// What `routepack report --json` prints.
     Report,
+    /// What `routepack rows --json` prints.
+    Rows,
+    /// What `routepack place --json` prints; also the placement file.
+    Place,
 }
 
 /// Runs the command.
@@ -37,6 +44,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Format::Job => formats::schema_of::<Job>(),
         Format::Window => formats::window_schema(),
         Format::Plan => formats::schema_of::<Plan>(),
+        Format::Rows => formats::schema_of::<super::rows::Answer>(),
+        Format::Place => formats::schema_of::<super::place::Answer>(),
         Format::Report => formats::schema_of::<Report>(),
     })
 }

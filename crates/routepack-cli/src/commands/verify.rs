@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use routepack::formats;
 use serde::Serialize;
 
-use super::read_window;
+use super::{read_window, refused};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
 
 /// Arguments of `routepack verify`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   routepack verify plan.json --window window.npz
+  routepack verify plan.json --window window.npz --json | jq .verified
 
-Exit code 0: every claim holds. Exit code 1: the first claim that does not is named.")]
+Exit codes: 0 every claim holds; 1 one does not, and is named; 2 wrong usage; 3 bad input; 4 a file.")]
 pub(crate) struct Arguments {
     /// Plan file (`-` for standard input).
     plan: PathBuf,
@@ -35,12 +36,6 @@ struct Answer {
 }
 
 #[derive(Serialize)]
-struct Refusal {
-    verified: bool,
-    error: String,
-}
-
-#[derive(Serialize)]
 struct Claim {
     what: String,
     value: String,
@@ -52,13 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let batch = read_window(&arguments.window)?;
     let verified = match routepack::verify(&plan, &batch) {
         Ok(verified) => verified,
-        Err(error) => {
-            let error = format!("{}: {error}", arguments.plan.display());
-            if arguments.json {
-                print_json(&Refusal { verified: false, error: error.clone() })?;
-            }
-            return Err(Failure::Refused(error));
-        }
+        Err(error) => return refused(&arguments.plan, &error, arguments.json),
     };
     let claims = verified.claims.iter();
     if arguments.json {
