@@ -99,8 +99,8 @@ def refuted_bins(statement, cells, rows):
 
 def lines_of(data):
     """(number, text) of the lines that aren't blank; all must be UTF-8 and shorter than 2^16 bytes, ends included."""
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if len(line) + 1 >= 1 << 16:
+    for number, line in enumerate(re.findall(rb"[^\n]*\n|[^\n]+$", data), 1):
+        if len(line) >= 1 << 16:
             raise Unreadable(f"lengths, line {number}: too long")
         try:
             text = line.decode()
@@ -108,7 +108,8 @@ def lines_of(data):
             raise Unreadable(f"lengths, line {number}: not valid UTF-8") from error
         if number == 1:
             text = text.removeprefix("\ufeff")
-        text = text.removesuffix("\r")
+        if text.endswith("\n"):
+            text = text[:-1].removesuffix("\r")
         if text.strip(" \t"):
             yield number, text
 
