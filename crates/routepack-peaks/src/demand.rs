@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use routepack_problem::{Instance, Placement};
 
 use crate::PeaksError;
-use crate::kernels::{Chunk, LANES, Rows};
+use crate::kernels::{Chunk, LANES, Rows, Weights};
 use crate::pads::Pads;
 
 /// q of every unit under a placement, with the layer weights Γ and the rules for padding: all that loads depend on.
@@ -15,8 +15,8 @@ use crate::pads::Pads;
 pub struct Demand {
     pub(crate) shape: Shape,
     pub(crate) values: Values,
-    /// Γ, `[chunk]`.
-    pub(crate) weights: Vec<Chunk<u64>>,
+    /// Γ.
+    pub(crate) weights: Weights,
     pub(crate) pads: Pads,
     /// `Σ_l Γ_l · Σ_p q` of every unit and part.
     floors: Vec<u64>,
@@ -79,15 +79,13 @@ impl Demand {
                 lay_out::<u32>(instance, &rank_of, shape).expect("demands are below the checked bound 2^32"),
             ),
         };
-        let mut weights = vec![[0; LANES]; shape.chunks()];
-        for (layer, &weight) in instance.charges().expert().iter().enumerate().take(shape.layers) {
-            weights[layer / LANES][layer % LANES] = weight;
-        }
+        let weights = Weights::new(&instance.charges().expert()[..shape.layers]);
         let pads = Pads::new(instance, placement, shape);
         let mut demand = Self { shape, values, weights, pads, floors: Vec::new() };
-        demand.floors = (0..shape.units)
-            .flat_map(|unit| (0..shape.parts).map(move |part| (unit, part)))
-            .map(|(unit, part)| demand.weigh(unit, part))
+        demand.floors = (0..shape.units * shape.parts)
+            .into_par_iter()
+            .with_min_len(64)
+            .map(|index| demand.weigh(index / shape.parts, index % shape.parts))
             .collect();
         Ok(demand)
     }
@@ -102,7 +100,13 @@ impl Demand {
             ranks: topology.num_ranks(),
         };
         let floors = vec![0; shape.units * shape.parts];
-        Self { shape, values: Values::Narrow(Vec::new()), weights: Vec::new(), pads: Pads::None, floors }
+        Self {
+            shape,
+            values: Values::Narrow(Vec::new()),
+            weights: Weights::new(&[]),
+            pads: Pads::None,
+            floors,
+        }
     }
 
     /// Units: atomic groups and free samples, numbered as in the instance.
@@ -147,7 +151,7 @@ impl Demand {
 
     /// Γ of a layer.
     pub fn weight(&self, layer: usize) -> u64 {
-        self.weights[layer / LANES][layer % LANES]
+        self.weights.of(layer)
     }
 
     /// `Σ_l Γ_l · Σ_p q[l,p]` of a unit and part: divided by P and added up over a block, it is the cost the block
@@ -157,13 +161,22 @@ impl Demand {
     }
 
     fn weigh(&self, unit: usize, part: usize) -> u64 {
-        let ranks = self.shape.ranks;
-        (0..self.shape.layers)
-            .map(|layer| {
-                let rows: u64 = (0..ranks).map(|rank| u64::from(self.of(unit, part, layer, rank))).sum();
-                self.weight(layer) * rows
-            })
-            .sum()
+        let range = self.range(Some(unit), part);
+        match &self.values {
+            Values::Narrow(values) => self.weigh_rows(&values[range]),
+            Values::Wide(values) => self.weigh_rows(&values[range]),
+        }
+    }
+
+    fn weigh_rows<T: Rows>(&self, values: &[Chunk<T>]) -> u64 {
+        let mut cost = 0;
+        for (chunk, values) in values.chunks_exact(self.shape.ranks).enumerate() {
+            for lane in 0..LANES.min(self.shape.layers - chunk * LANES) {
+                let rows: u64 = values.iter().map(|values| u64::from(values[lane].widen())).sum();
+                cost += self.weight(chunk * LANES + lane) * rows;
+            }
+        }
+        cost
     }
 
     /// The range of a unit and part in the values; the unit behind the last one is all zeros.
@@ -217,7 +230,8 @@ fn lay_out<T: Rows>(instance: &Instance, rank_of: &[u32], shape: Shape) -> Optio
                         let rank_of = &rank_of[layer * experts..(layer + 1) * experts];
                         for &sample in instance.unit(unit) {
                             instance.for_each_count(sample as usize, part, layer, |expert, count| {
-                                rows[rank_of[expert] as usize] += count;
+                                let rows = &mut rows[rank_of[expert] as usize];
+                                *rows = rows.wrapping_add(count);
                             });
                         }
                         for (rank, &rows) in rows.iter().enumerate() {

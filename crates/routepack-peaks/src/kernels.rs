@@ -21,6 +21,8 @@
 
 use multiversion::multiversion;
 
+use crate::tile::{TileRoom, tile_u16, tile_u32};
+
 /// Layers per chunk.
 pub(crate) const LANES: usize = 16;
 
@@ -40,10 +42,18 @@ pub(crate) trait Rows: Copy + Default + Send + Sync + TryFrom<u32> {
         comes: &[Chunk<Self>],
         pads: PadShift<'_>,
     ) -> [u64; 2];
+    /// Costs of every exchange of one of `leaves` for one of `comes`, `[leaves, comes]`: see [`crate::tile`].
+    fn tile(
+        blocks: Blocks<'_>,
+        leaves: &[&[Chunk<Self>]],
+        comes: &[&[Chunk<Self>]],
+        room: &mut TileRoom,
+        costs: &mut [[u64; 2]],
+    );
 }
 
 macro_rules! rows {
-    ($type:ty, $exchange:ident, $padded_exchange:ident) => {
+    ($type:ty, $exchange:ident, $padded_exchange:ident, $tile:ident) => {
         impl Rows for $type {
             #[inline(always)]
             fn widen(self) -> u32 {
@@ -64,12 +74,23 @@ macro_rules! rows {
             ) -> [u64; 2] {
                 $padded_exchange(blocks, leaves, comes, pads)
             }
+
+            #[inline]
+            fn tile(
+                blocks: Blocks<'_>,
+                leaves: &[&[Chunk<Self>]],
+                comes: &[&[Chunk<Self>]],
+                room: &mut TileRoom,
+                costs: &mut [[u64; 2]],
+            ) {
+                $tile(blocks, leaves, comes, room, costs);
+            }
         }
     };
 }
 
-rows!(u16, exchange_u16, padded_exchange_u16);
-rows!(u32, exchange_u32, padded_exchange_u32);
+rows!(u16, exchange_u16, padded_exchange_u16, tile_u16);
+rows!(u32, exchange_u32, padded_exchange_u32, tile_u32);
 
 /// What a kernel reads beside the demands.
 #[derive(Clone, Copy)]
@@ -80,8 +101,47 @@ pub(crate) struct Blocks<'a> {
     pub(crate) a: &'a [Chunk<u32>],
     /// Loads of b, `[chunk · rank]`.
     pub(crate) b: &'a [Chunk<u32>],
-    /// Γ, `[chunk]`; 0 on lanes behind the last layer.
-    pub(crate) weights: &'a [Chunk<u64>],
+    /// Γ.
+    pub(crate) weights: &'a Weights,
+}
+
+/// Γ of every layer.
+#[derive(Clone, Debug)]
+pub(crate) enum Weights {
+    /// The same for all layers, whose number of chunks follows; lanes behind the last layer carry no load.
+    Same(u64, usize),
+    /// `[chunk]`; 0 on lanes behind the last layer.
+    ByLayer(Vec<Chunk<u64>>),
+}
+
+impl Weights {
+    pub(crate) fn new(by_layer: &[u64]) -> Self {
+        let chunks = by_layer.len().div_ceil(LANES);
+        match by_layer {
+            [first, others @ ..] if others.iter().all(|weight| weight == first) => Self::Same(*first, chunks),
+            _ => {
+                let mut weights = vec![[0; LANES]; chunks];
+                for (layer, &weight) in by_layer.iter().enumerate() {
+                    weights[layer / LANES][layer % LANES] = weight;
+                }
+                Self::ByLayer(weights)
+            }
+        }
+    }
+
+    pub(crate) fn of(&self, layer: usize) -> u64 {
+        match self {
+            Self::Same(weight, _) => *weight,
+            Self::ByLayer(weights) => weights[layer / LANES][layer % LANES],
+        }
+    }
+
+    pub(crate) fn chunks(&self) -> usize {
+        match self {
+            Self::Same(_, chunks) => *chunks,
+            Self::ByLayer(weights) => weights.len(),
+        }
+    }
 }
 
 /// Padding that goes to fixed experts.
@@ -116,14 +176,24 @@ fn raise_by_difference(peaks: &mut Chunk<u32>, loads: &Chunk<u32>, gain: &Chunk<
     }
 }
 
-/// `Σ_lane weight · peak`.
+/// `Σ_lane weight · peak` of one chunk.
 #[inline(always)]
-fn charge(peaks: &Chunk<u32>, weights: &Chunk<u64>) -> u64 {
+pub(crate) fn charge(peaks: &Chunk<u32>, weights: &Weights, chunk: usize) -> u64 {
     let mut cost = 0u64;
-    for lane in 0..LANES {
-        cost = cost.wrapping_add(u64::from(peaks[lane]).wrapping_mul(weights[lane]));
+    match weights {
+        Weights::Same(weight, _) => {
+            for peak in peaks {
+                cost = cost.wrapping_add(u64::from(*peak));
+            }
+            cost.wrapping_mul(*weight)
+        }
+        Weights::ByLayer(weights) => {
+            for lane in 0..LANES {
+                cost = cost.wrapping_add(u64::from(peaks[lane]).wrapping_mul(weights[chunk][lane]));
+            }
+            cost
+        }
     }
-    cost
 }
 
 #[inline(always)]
@@ -132,15 +202,15 @@ fn exchange_body<T: Rows>(blocks: Blocks<'_>, leaves: &[Chunk<T>], comes: &[Chun
     let mut costs = [0u64; 2];
     let loads = a.chunks_exact(ranks).zip(b.chunks_exact(ranks));
     let demands = leaves.chunks_exact(ranks).zip(comes.chunks_exact(ranks));
-    for (((a, b), (leaves, comes)), weights) in loads.zip(demands).zip(weights) {
+    for (chunk, ((a, b), (leaves, comes))) in loads.zip(demands).enumerate() {
         let (mut peaks_a, mut peaks_b) = ([0; LANES], [0; LANES]);
         for ((a, b), (leaves, comes)) in a.iter().zip(b).zip(leaves.iter().zip(comes)) {
             let gain = gain(leaves, comes);
             raise_by_sum(&mut peaks_a, a, &gain);
             raise_by_difference(&mut peaks_b, b, &gain);
         }
-        costs[0] = costs[0].wrapping_add(charge(&peaks_a, weights));
-        costs[1] = costs[1].wrapping_add(charge(&peaks_b, weights));
+        costs[0] = costs[0].wrapping_add(charge(&peaks_a, weights, chunk));
+        costs[1] = costs[1].wrapping_add(charge(&peaks_b, weights, chunk));
     }
     costs
 }
@@ -155,7 +225,7 @@ fn padded_exchange_body<T: Rows>(
 ) -> [u64; 2] {
     let Blocks { ranks, a, b, weights } = blocks;
     let mut costs = [0u64; 2];
-    for (chunk, weights) in weights.iter().enumerate() {
+    for chunk in 0..weights.chunks() {
         let (mut peaks_a, mut peaks_b) = ([0; LANES], [0; LANES]);
         for place in chunk * ranks..(chunk + 1) * ranks {
             let (a, b, experts) = (&a[place], &b[place], &pads.experts[place]);
@@ -168,8 +238,8 @@ fn padded_exchange_body<T: Rows>(
             raise_by_sum(&mut peaks_a, &with_a, &gain);
             raise_by_difference(&mut peaks_b, &with_b, &gain);
         }
-        costs[0] = costs[0].wrapping_add(charge(&peaks_a, weights));
-        costs[1] = costs[1].wrapping_add(charge(&peaks_b, weights));
+        costs[0] = costs[0].wrapping_add(charge(&peaks_a, weights, chunk));
+        costs[1] = costs[1].wrapping_add(charge(&peaks_b, weights, chunk));
     }
     costs
 }
@@ -210,16 +280,16 @@ fn padded_exchange_u32(
 
 /// The cost of one block as it stands.
 #[multiversion(targets("x86_64+avx2+bmi2", "aarch64+neon"))]
-pub(crate) fn block_cost(ranks: usize, loads: &[Chunk<u32>], weights: &[Chunk<u64>]) -> u64 {
+pub(crate) fn block_cost(ranks: usize, loads: &[Chunk<u32>], weights: &Weights) -> u64 {
     let mut cost = 0u64;
-    for (loads, weights) in loads.chunks_exact(ranks).zip(weights) {
+    for (chunk, loads) in loads.chunks_exact(ranks).enumerate() {
         let mut peaks = [0u32; LANES];
         for loads in loads {
             for lane in 0..LANES {
                 peaks[lane] = peaks[lane].max(loads[lane]);
             }
         }
-        cost = cost.wrapping_add(charge(&peaks, weights));
+        cost = cost.wrapping_add(charge(&peaks, weights, chunk));
     }
     cost
 }

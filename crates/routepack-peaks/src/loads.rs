@@ -168,7 +168,7 @@ impl Demand {
     }
 
     #[inline]
-    fn blocks<'a>(&'a self, loads: &'a Loads, part: usize, [from, to]: [usize; 2]) -> Blocks<'a> {
+    pub(crate) fn blocks<'a>(&'a self, loads: &'a Loads, part: usize, [from, to]: [usize; 2]) -> Blocks<'a> {
         Blocks {
             ranks: self.shape.ranks,
             a: &loads.values[self.loads_range(from, part)],

@@ -1,7 +1,6 @@
 //! The twin of the kernels: the same costs from single values, in the order of the formula.
 
 use crate::demand::Demand;
-use crate::kernels::LANES;
 use crate::loads::{Exchange, Loads};
 use crate::pads::{Pads, part_tokens};
 
@@ -37,7 +36,7 @@ impl Demand {
                     })
                     .max()
                     .unwrap_or(0);
-                cost += self.weights[layer / LANES][layer % LANES] * peak;
+                cost += self.weight(layer) * peak;
             }
             cost
         })

@@ -1,7 +1,7 @@
 //! Incremental loads and costs against the objective from scratch, after every exchange.
 
 use proptest::prelude::*;
-use routepack_peaks::{Demand, Exchange, Loads, PeaksError};
+use routepack_peaks::{Demand, Exchange, Loads, PeaksError, Tile, TileRoom};
 use routepack_problem::{
     Batch, ExpertCounts, Gamma, Instance, Layout, PadRoutes, Parallelism, Placement, Setting, evaluate,
 };
@@ -119,11 +119,12 @@ fn build(case: &Case) -> (Instance, Placement) {
     };
     setting.packing.sample_multiple = 3;
     setting.packing.cell_multiple = 5;
-    setting.cost.gamma = Some(Gamma::PerLayer(
-        (0..case.layers)
-            .map(|layer| format!("{}.{}", layer % 3, layer % 7).parse().expect("decimal"))
-            .collect(),
-    ));
+    setting.cost.gamma = Some(if case.seed.is_multiple_of(3) {
+        Gamma::Every("0.7".parse().expect("decimal"))
+    } else {
+        let by_layer = |layer| format!("{}.{}", layer % 3, layer % 7).parse().expect("decimal");
+        Gamma::PerLayer((0..case.layers).map(by_layer).collect())
+    });
     let instance = Instance::single(batch, &setting).expect("valid");
     let slots = (0..case.layers)
         .map(|_| {
@@ -267,6 +268,50 @@ proptest! {
             }
             assert_as_from_scratch(&instance, &placement, &demand, &loads, &grid);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Tiles of any shape are the single exchanges, bit for bit; blocks trade all they have.
+    #[test]
+    fn tiles_are_single_exchanges(case in cases(), shape in (0..19usize, 0..19usize)) {
+        let (instance, placement) = build(&Case { pads: 0, ..case.clone() });
+        let demand = Demand::new(&instance, &placement).expect("small");
+        let mut dice = Dice(case.seed ^ 2);
+        let mut loads = demand.empty_loads(3);
+        for unit in 0..instance.num_units() {
+            demand.add(&mut loads, dice.below(3), unit);
+        }
+        (0..3).for_each(|block| demand.repad(&mut loads, block, 0));
+        let [leaves, comes] = [shape.0, shape.1].map(|count| -> Vec<u32> {
+            (0..count).map(|_| dice.below(instance.num_units()) as u32).collect()
+        });
+        let (from, to) = [(0, 1), (2, 0), (1, 2)][dice.below(3)];
+        let tile = Tile { from, to, leaves: &leaves, comes: &comes };
+        let (mut room, mut costs) = (TileRoom::default(), vec![[7; 2]; leaves.len() * comes.len()]);
+        for part in 0..demand.num_parts() {
+            demand.tile_costs(&loads, part, &tile, &mut room, &mut costs);
+            for (i, &first) in leaves.iter().enumerate() {
+                for (j, &second) in comes.iter().enumerate() {
+                    let (leaves, comes) = (Some(first as usize), Some(second as usize));
+                    let exchange = Exchange { from, to, leaves, comes, pad_tokens: [0; 2] };
+                    // Units need not be in the blocks: sums wrap alike.
+                    let single = demand.exchange_costs(&loads, part, &exchange);
+                    prop_assert_eq!(costs[i * tile.comes.len() + j], single);
+                }
+            }
+        }
+        let before = loads.clone();
+        loads.swap_blocks(0, 2);
+        for part in 0..demand.num_parts() {
+            let costs = |loads: &Loads| [0, 1, 2].map(|block| demand.cost(loads, block, part));
+            let [first, second, third] = costs(&before);
+            prop_assert_eq!(costs(&loads), [third, second, first]);
+        }
+        loads.swap_blocks(2, 0);
+        prop_assert_eq!(loads, before);
     }
 }
 
