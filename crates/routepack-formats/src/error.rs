@@ -88,15 +88,15 @@ impl FormatError {
     }
 
     pub(crate) fn form(file: &str, why: impl Into<String>) -> Self {
-        Self::Form { file: file.to_owned(), why: why.into() }
+        Self::Form { file: file.to_owned(), why: said(&why.into()) }
     }
 
     pub(crate) fn array(file: &str, array: &str, why: impl Into<String>) -> Self {
-        Self::Array { file: file.to_owned(), array: array.to_owned(), why: why.into() }
+        Self::Array { file: file.to_owned(), array: shown(array), why: said(&why.into()) }
     }
 
     pub(crate) fn line(file: &str, line: usize, why: impl Into<String>) -> Self {
-        Self::Line { file: file.to_owned(), line, why: why.into() }
+        Self::Line { file: file.to_owned(), line, why: said(&why.into()) }
     }
 }
 
@@ -105,12 +105,22 @@ pub(crate) fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A text as it appears in messages: at most 100 characters of it, none of them a control character.
+/// A name or value of a file as it appears in messages: one line, not too long.
 pub(crate) fn shown(text: &str) -> String {
-    let plain = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
-    let mut shown: String = text.chars().take(100).map(plain).collect();
-    if text.chars().nth(100).is_some() {
-        shown.push('…');
+    plain(text, 100)
+}
+
+/// A sentence that may quote a file.
+pub(crate) fn said(text: &str) -> String {
+    plain(text, 1000)
+}
+
+/// At most so many characters, none of them a control character.
+fn plain(text: &str, limit: usize) -> String {
+    let stand_in = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    let mut plain: String = text.chars().take(limit).map(stand_in).collect();
+    if text.chars().nth(limit).is_some() {
+        plain.push('…');
     }
-    shown
+    plain
 }

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::io::Read;
 
 use crate::FormatError;
+use crate::error::shown;
 use crate::npy_header::{Declared, Kind, parse};
 
 /// Most bytes of a header; `NumPy` itself reads no more than 10,000.
@@ -51,7 +52,7 @@ impl Place<'_> {
             file: self.file.to_owned(),
             array: self.array.to_owned(),
             index,
-            value: value.to_string(),
+            value: shown(&value.to_string()),
             limit: limit.into(),
         }
     }

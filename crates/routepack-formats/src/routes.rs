@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::FormatError;
 use crate::atomic::open;
+use crate::error::said;
 use crate::npz::Npz;
 
 /// Expert ids of consecutive tokens, `[tokens, layers, top_k]`.
@@ -29,7 +30,7 @@ pub fn read_routes(path: &Path) -> Result<Routes, FormatError> {
     let mut archive = Npz::open(source, &file)?;
     let array = "routed_experts";
     if !archive.names().iter().any(|name| name == array) {
-        let present = archive.names().join(", ");
+        let present = said(&archive.names().join(", "));
         return Err(FormatError::MissingArray { file, array: array.to_owned(), present });
     }
     let routes = archive.integers::<u16>(array, &|shape| match shape {

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::FormatError;
 use crate::atomic::{read_text, write_atomically};
+use crate::error::shown;
 
 /// Reads a TOML file (`-`: the standard input) into `T`.
 ///
@@ -44,8 +45,8 @@ pub fn parse_toml<T: DeserializeOwned>(text: &str, name: &str) -> Result<T, Form
         let start = span.start.min(text.len());
         let before = text.get(..start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
-        let excerpt = text.lines().nth(line - 1).unwrap_or("").trim();
-        let table = before.lines().rev().map(str::trim).find(|line| line.starts_with('['));
+        let excerpt = shown(text.lines().nth(line - 1).unwrap_or("").trim());
+        let table = before.lines().rev().map(str::trim).find(|line| line.starts_with('[')).map(shown);
         let place = match table {
             Some(table) if !excerpt.starts_with('[') && !excerpt.is_empty() => {
                 format!("`{excerpt}` in {table}")

@@ -7,6 +7,7 @@ use routepack_problem::{Batch, CostTable, ExpertCounts, SampleIds};
 
 use crate::FormatError;
 use crate::atomic::{open, write_atomically};
+use crate::error::{said, shown};
 use crate::json_arrays::JsonArrays;
 use crate::npy::{Array, Target};
 use crate::npy_write::Encoded;
@@ -108,12 +109,12 @@ impl Arrays for JsonArrays {
 fn assemble(arrays: &mut impl Arrays, file: &str) -> Result<Batch, FormatError> {
     let names = arrays.names();
     if let Some(unknown) = names.iter().find(|name| !ARRAYS.contains(&name.as_str())) {
-        let (array, known) = (unknown.clone(), ARRAYS.join(", "));
+        let (array, known) = (shown(unknown), ARRAYS.join(", "));
         return Err(FormatError::UnknownArray { file: file.to_owned(), array, known });
     }
     let has = |name: &str| names.iter().any(|found| found == name);
     if !has("lengths") {
-        let (array, present) = ("lengths".to_owned(), names.join(", "));
+        let (array, present) = ("lengths".to_owned(), said(&names.join(", ")));
         return Err(FormatError::MissingArray { file: file.to_owned(), array, present });
     }
     let lengths: Array<u32> = arrays.integers("lengths", &|shape| match shape {

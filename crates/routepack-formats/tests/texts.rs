@@ -189,6 +189,26 @@ fn toml_errors_name_line_and_key() {
     }
 }
 
+/// Whatever is quoted, a message is one line of moderate length.
+#[test]
+fn messages_stay_short() {
+    let long = format!("a = {}", "[".repeat(100_000));
+    let keys = format!("\"{}\" = 1", "k".repeat(100_000));
+    let controls = "[topo\u{b}logy]\n";
+    let mut errors: Vec<String> = [&*long, &keys, controls]
+        .iter()
+        .map(|text| parse_toml::<Setting>(text, "f").expect_err(text).to_string())
+        .collect();
+    let array = format!(r#"{{"lengths": [1], "{}\n": [1]}}"#, "x".repeat(100_000));
+    let value = format!(r#"{{"lengths": ["{}"]}}"#, "x".repeat(100_000));
+    for text in [array, value, "7".repeat(60_000), format!("{}\t1", "x\u{7}".repeat(10_000))] {
+        errors.push(parse_lengths(text, "f", &LengthsForm::Lines).expect_err("refused").to_string());
+    }
+    for error in errors {
+        assert!(error.chars().count() < 1200 && !error.contains(char::is_control), "{error}");
+    }
+}
+
 #[test]
 fn schemas_come_from_the_types() {
     let schema = schema_of::<Setting>();
