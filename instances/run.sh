@@ -21,7 +21,7 @@ bash crates/routepack-lp/setup.sh
 
 say "building routepack"
 # shellcheck disable=SC2086 # no feature flag, or one
-cargo build --release --package routepack-cli $ROUTEPACK_FEATURES
+cargo build --release --package routepack-cli --package routepack-certificate $ROUTEPACK_FEATURES
 routepack=$target/release/routepack
 window=instances/windows/tiny.npz
 plan=$output/tiny.plan.json
