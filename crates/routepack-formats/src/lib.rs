@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod arrays;
 mod atomic;
 mod error;
 mod json_arrays;
@@ -15,6 +16,7 @@ mod toml_file;
 mod window;
 mod window_json;
 
+pub use arrays::{ArrayHeader, ArrayKind, Arrays, split_npy};
 pub use atomic::write_atomically;
 pub use error::FormatError;
 pub use lengths::{Lengths, LengthsForm, parse_lengths, read_lengths, write_lengths};

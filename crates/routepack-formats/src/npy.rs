@@ -133,9 +133,19 @@ impl Header {
         &self.declared.shape
     }
 
+    /// What the header says.
+    pub(crate) fn declared(&self) -> &Declared {
+        &self.declared
+    }
+
+    /// Bytes of the values.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.count as u64 * self.declared.width as u64
+    }
+
     /// Bytes of header and values together; what the archive must hold.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.own_bytes + self.count as u64 * self.declared.width as u64
+        self.own_bytes + self.value_bytes()
     }
 
     /// Whether the values are text.

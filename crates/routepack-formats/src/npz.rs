@@ -44,7 +44,7 @@ impl<R: Read + Seek> Npz<R> {
     }
 
     /// Reads the header of an array, checks it with `accept`, and its values with `values`.
-    fn read<T>(
+    pub(crate) fn read<T>(
         &mut self,
         array: &str,
         accept: &dyn Fn(&[usize]) -> Result<(), String>,
