@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+
+mod axes;
+mod batch_arrays;
+mod carrier;
+mod count_routes;
+mod count_rows;
+mod decode;
+mod distribution;
+mod dtype;
+mod error;
+mod form;
+mod import;
+mod options;
+mod rollout_line;
+mod rollouts;
+mod routes_value;
+mod sample;
+mod scale_up;
+mod window;
+
+pub use count_routes::{Routes, count_routes};
+pub use dtype::Dtype;
+pub use error::{ImportError, Place};
+pub use form::Form;
+pub use import::{ImportProgress, import, import_lines};
+pub use options::{Ids, ImportOptions, Layers, MAX_EXPERTS, Missing};
+pub use window::{Imported, Summary};
