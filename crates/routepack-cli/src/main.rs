@@ -50,6 +50,8 @@ enum Command {
     Verify(commands::verify::Arguments),
     /// Compare a plan with reference arms.
     Report(commands::report::Arguments),
+    /// Count the routes that a rollout engine or trainer recorded: a window from rollouts.
+    Import(commands::import::Arguments),
     /// Make realistic windows and bin-packing instances.
     Generate(commands::generate::Arguments),
     /// Print the JSON Schema of a file format.
@@ -64,6 +66,7 @@ fn main() -> std::process::ExitCode {
         Command::Place(arguments) => commands::place::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Import(arguments) => commands::import::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Schema(arguments) => commands::schema::run(&arguments),
     };

@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub(crate) mod generate;
+pub(crate) mod import;
 pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod report;
