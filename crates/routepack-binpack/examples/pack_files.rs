@@ -82,13 +82,19 @@ fn run(file: &Path, limit: Duration) -> Result<Option<f64>, Failure> {
     let start = Clock::start();
     let stop = || start.elapsed() > limit;
     let log = std::env::var_os("LOG").is_some();
-    let packed = pack(&statement, &PackOptions::default(), 1, &stop, &mut |progress| {
-        if log {
-            let (seconds, PackProgress { method, cells, cells_bound, .. }) =
-                (start.elapsed().as_secs_f64(), progress);
-            println!("  {seconds:.3} s {cells_bound}/{cells} {method}");
-        }
-    })?;
+    let packed = pack(
+        &statement,
+        &PackOptions { cases: 1_000_000, ..PackOptions::default() },
+        1,
+        &stop,
+        &mut |progress| {
+            if log {
+                let (seconds, PackProgress { method, cells, cells_bound, .. }) =
+                    (start.elapsed().as_secs_f64(), progress);
+                println!("  {seconds:.3} s {cells_bound}/{cells} {method}");
+            }
+        },
+    )?;
     let seconds = start.elapsed().as_secs_f64();
     if let Some(folder) = std::env::var_os("CERTIFICATES") {
         let name = file.file_name().ok_or("a file has a name")?;

@@ -3,7 +3,8 @@
 //! Problem: K bins waste K·C − V in all, so none wastes more: only such patterns count. A case (some items glued,
 //! some pairs of types apart) is solved by column generation over its patterns, with subset-row cuts in rounds; its duals
 //! and cut multipliers, rounded to integers, close it when all items together are worth more than K patterns can be.
-//! Else a pair of types splits it: together (tried first: it is a dive), apart. A whole solution is a packing.
+//! Else a pair of types splits it, chosen by strong branching: together (first: it is a dive), apart. A whole solution is a
+//! packing.
 //! The closed cases in preorder are a proof tree of routepack-certificate; each leaf passes its checker first.
 //! Complexity: O(cases · (rounds · (pricing table + linear program))).
 //! References: Ryan and Foster branching with cuts: L. Wei, Z. Luo, R. Baldacci, A. Lim, INFORMS J. on Computing 32
@@ -14,7 +15,7 @@ use routepack_anneal::Stream;
 use routepack_certificate::{CheckError, Cut, Leaf, Limits, Node, Statement, TreeNode, check_leaf};
 use routepack_lp::MasterSolved;
 
-use crate::branching::branching_pair;
+use crate::branching::{branching_pairs, strong_pair};
 use crate::column_generation::{IMPROVING, one, scaled};
 use crate::dive::Dive;
 use crate::error::PackError;
@@ -24,9 +25,21 @@ use crate::pricing::{Priced, Pricing};
 use crate::pricing_table::Prices;
 use crate::subset_row_cuts::subset_row_cuts;
 use crate::types::{Pattern, Types};
+use crate::work::Work;
 
 /// Rounds of cuts in one case.
 const CUT_ROUNDS: u32 = 10;
+
+/// The outcome of a search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The answer.
+    pub answer: Decided,
+    /// The patterns of the first case, in increasing order of reduced cost: a start for other searches.
+    pub patterns: Vec<Pattern>,
+    /// What it took.
+    pub work: Work,
+}
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,9 +79,9 @@ pub fn decide(
     limits: &DecideLimits,
     stream: &Stream,
     stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Decided, PackError> {
+) -> Result<Decision, PackError> {
     let Some(waste) = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total()) else {
-        return Ok(Decided::Open);
+        return Ok(Decision { answer: Decided::Open, patterns: start.to_vec(), work: Work::default() });
     };
     let mut search = Search {
         statement,
@@ -80,17 +93,20 @@ pub fn decide(
         stream,
         stop,
         pricing: Pricing::new(limits.table_bytes),
-        cases: 0,
+        work: Work::default(),
+        dived: 0,
+        patterns: Vec::new(),
         tree: Vec::new(),
     };
     let node = Node::root(statement);
     let parts = (0..types.len() as u32).map(|kind| vec![kind]).collect();
     let case = search.open(node, parts, Vec::new(), start.to_vec(), &[])?;
-    Ok(match search.settle(case)? {
+    let answer = match search.settle(case)? {
         Settled::Packed(bins) => Decided::Fits(bins),
         Settled::Closed => Decided::Refuted(search.tree),
         Settled::Open => Decided::Open,
-    })
+    };
+    Ok(Decision { answer, patterns: search.patterns, work: search.work })
 }
 
 /// One case and its linear program.
@@ -113,6 +129,7 @@ enum Converged {
     Closed(Leaf),
     /// An optimum that covers all items, or not (then there is no uncovered rest to branch on: the leaf failed).
     Fractional(Vec<(Pattern, f64)>),
+    Packed(Vec<Pattern>),
     Open,
 }
 
@@ -126,7 +143,11 @@ struct Search<'a> {
     stream: &'a Stream,
     stop: &'a (dyn Fn() -> bool + Sync),
     pricing: Pricing,
-    cases: u64,
+    work: Work,
+    /// Dives so far.
+    dived: u64,
+    /// The patterns of the first case.
+    patterns: Vec<Pattern>,
     /// Closed cases and branches so far, in preorder.
     tree: Vec<TreeNode>,
 }
@@ -157,14 +178,17 @@ impl Search<'_> {
     /// Solves a case and, if need be, both its children.
     fn settle(&mut self, mut case: Case) -> Result<Settled, PackError> {
         loop {
-            self.cases += 1;
-            if self.cases > self.limits.cases {
+            self.work.cases += 1;
+            if self.work.cases > self.limits.cases {
                 return Ok(Settled::Open);
             }
             let mut converged = self.converge(&mut case)?;
-            if self.cases == 1 && matches!(converged, Converged::Fractional(_)) {
+            while self.work.cases == 1
+                && self.dived < self.limits.dives.into()
+                && matches!(converged, Converged::Fractional(_))
+            {
                 if let Some(bins) = self.dive(&case)? {
-                    return Ok(Settled::Packed(bins));
+                    converged = Converged::Packed(bins);
                 }
             }
             if let Converged::Fractional(solution) = converged {
@@ -176,14 +200,17 @@ impl Search<'_> {
                     return Ok(Settled::Closed);
                 }
                 Converged::Open => return Ok(Settled::Open),
+                Converged::Packed(bins) => return Ok(Settled::Packed(bins)),
                 Converged::Fractional(solution) => solution,
             };
-            let Some((i, j)) = branching_pair(&solution, &case.space.sizes) else {
+            let mut pairs = branching_pairs(&solution, &case.space.sizes);
+            pairs.retain(|&(i, j)| case.node.may_join(i, j, self.statement));
+            if pairs.is_empty() {
                 return Ok(self.packing(&case, &solution).map_or(Settled::Open, Settled::Packed));
-            };
-            if !case.node.may_join(i, j, self.statement) {
-                return Ok(Settled::Open);
             }
+            let value = solution.iter().map(|(_, value)| value).sum();
+            let best = strong_pair(&mut case.master, &pairs, &case.space.demands, value, self.stop)?;
+            let (i, j) = pairs[best];
             self.tree.push(TreeNode::Branch(i, j));
             match self.settle(self.together(&case, &solution, i, j)?)? {
                 Settled::Closed => {}
@@ -208,27 +235,23 @@ impl Search<'_> {
     }
 
     /// Dives for a packing, from the patterns of the first case.
-    fn dive(&self, case: &Case) -> Result<Option<Vec<Pattern>>, PackError> {
+    fn dive(&mut self, case: &Case) -> Result<Option<Vec<Pattern>>, PackError> {
         let patterns: Vec<Pattern> = case.master.patterns().cloned().collect();
-        for number in 0..u64::from(self.limits.dives) {
-            let dive = Dive {
-                types: self.types,
-                patterns: &patterns,
-                bins: self.bins,
-                random: number > 0,
-                table_bytes: self.limits.table_bytes,
-            };
-            if let Some(bins) = dive.run(&self.stream.child(number), self.stop)? {
-                return Ok(Some(bins));
-            }
-        }
-        Ok(None)
+        let dive = Dive {
+            types: self.types,
+            patterns: &patterns,
+            bins: self.bins,
+            random: self.dived > 0,
+            table_bytes: self.limits.table_bytes,
+        };
+        self.dived += 1;
+        dive.run(&self.stream.child(self.dived), self.stop)
     }
 
     /// Adds rounds of cuts to a case with a fractional solution.
     fn cut(&mut self, case: &mut Case, mut solution: Vec<(Pattern, f64)>) -> Result<Converged, PackError> {
         for _ in 0..CUT_ROUNDS {
-            if branching_pair(&solution, &case.space.sizes).is_none() {
+            if branching_pairs(&solution, &case.space.sizes).is_empty() {
                 break;
             }
             let cuts = subset_row_cuts(&solution, &case.space.demands);
@@ -237,6 +260,7 @@ impl Search<'_> {
             }
             for cut in cuts {
                 case.master.add_cut(cut, &case.space.demands)?;
+                self.work.cuts += 1;
             }
             match self.converge(case)? {
                 Converged::Fractional(again) => solution = again,
@@ -250,6 +274,16 @@ impl Search<'_> {
     fn converge(&mut self, case: &mut Case) -> Result<Converged, PackError> {
         for _ in 0..self.limits.rounds {
             let Some(solved) = case.master.solve(self.stop)? else { return Ok(Converged::Open) };
+            self.work.programs += 1;
+            if self.work.cases == 1 {
+                self.patterns = case.master.ranked(&solved);
+                // A dive as soon as the linear program fits, another when it has converged.
+                if solved.objective <= self.bins as f64 + 1e-6 && self.dived == 0 && self.limits.dives > 1 {
+                    if let Some(bins) = self.dive(case)? {
+                        return Ok(Converged::Packed(bins));
+                    }
+                }
+            }
             let leaf = self.leaf(case, &solved);
             let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts };
             let priced =
@@ -265,7 +299,9 @@ impl Search<'_> {
                 }
             }
             let none_left = priced.none_left;
-            if case.master.add(priced.patterns)? == 0 {
+            let added = case.master.add(priced.patterns)?;
+            self.work.patterns += added as u64;
+            if added == 0 {
                 let (solution, uncovered) = case.master.solution()?;
                 let open = !none_left || uncovered > 1e-6 || solved.objective > self.bins as f64 + 1e-3;
                 return Ok(if open { Converged::Open } else { Converged::Fractional(solution) });

@@ -28,11 +28,12 @@ mod subset_sum;
 mod subset_sum_fill;
 mod types;
 mod volume;
+mod work;
 
 pub use best_fit_decreasing::best_fit_decreasing;
 pub use bound::Bound;
 pub use column_generation::{ColumnLimits, Generated, generate_columns};
-pub use decide::{DecideLimits, Decided, decide};
+pub use decide::{DecideLimits, Decided, Decision, decide};
 pub use dual_feasible::dual_feasible_bound;
 pub use error::PackError;
 pub use first_fit_decreasing::first_fit_decreasing;
@@ -44,3 +45,4 @@ pub use repack::repack;
 pub use subset_sum_fill::{FillTry, fill_tries, subset_sum_fill};
 pub use types::{Pattern, Types};
 pub use volume::{count_bound, volume_bound};
+pub use work::Work;

@@ -58,7 +58,7 @@ impl Default for PackOptions {
             column_types: 600,
             table_bytes: 1 << 29,
             dives: 2,
-            cases: 1000,
+            cases: 10_000,
             program_nodes: 200,
             check_bytes: 2 << 30,
             check_steps: 1_000_000_000,

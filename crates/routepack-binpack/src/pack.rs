@@ -29,6 +29,7 @@ use crate::search::Search;
 use crate::subset_sum_fill::{fill_tries, subset_sum_fill};
 use crate::types::Types;
 use crate::volume::{count_bound, volume_bound};
+use crate::work::Work;
 
 /// Items that all fills together may pack: fewer tries where there are many items.
 const FILLED: u64 = 400_000;
@@ -58,6 +59,8 @@ pub struct Packed {
     pub proved_by: String,
     /// Whether the search ended by itself: the goal is settled or the limits of the options are spent.
     pub finished: bool,
+    /// What linear programs and tree searches did.
+    pub work: Work,
 }
 
 /// Where [`pack`] stands: sent after every improvement.
@@ -73,6 +76,8 @@ pub struct PackProgress {
     pub rows: u64,
     /// Rows known to be necessary.
     pub rows_bound: u64,
+    /// What linear programs and tree searches did so far.
+    pub work: Work,
 }
 
 /// Packs the items of a statement into as few rows (or cells) as it can and proves as much as it can.
@@ -271,7 +276,10 @@ impl Search<'_> {
             check: self.check_limits(),
         };
         let (bins, stream) = (self.aim(), self.stream.child(2).child(round));
-        match decide(self.statement, self.types, bins, &self.pool, &limits, &stream, self.stop)? {
+        let decision = decide(self.statement, self.types, bins, &self.pool, &limits, &stream, self.stop)?;
+        self.work += decision.work;
+        self.pool = decision.patterns;
+        match decision.answer {
             Decided::Fits(bins) => self.offer(bins, "tree search"),
             Decided::Refuted(tree) => {
                 let leaves = tree.iter().filter(|node| matches!(node, TreeNode::Leaf(_))).count();

@@ -67,6 +67,24 @@ impl PatternMaster {
         Ok((solved.status == MasterStatus::Optimal).then_some(solved))
     }
 
+    /// The value of the program without these patterns; `None` if stopped. Values and duals are to be solved for again.
+    pub(crate) fn value_without(
+        &mut self,
+        bars: impl Fn(&[u32]) -> bool,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<f64>, PackError> {
+        let barred: Vec<usize> =
+            (0..self.patterns.len()).filter(|&place| bars(&self.patterns[place])).collect();
+        for &place in &barred {
+            self.master.limit_column(place, 0.0)?;
+        }
+        let solved = self.solve(stop)?;
+        for &place in &barred {
+            self.master.limit_column(place, f64::INFINITY)?;
+        }
+        Ok(solved.map(|solved| solved.objective))
+    }
+
     /// The patterns of positive value at the last optimum, and the number of uncovered items (or their like).
     pub(crate) fn solution(&mut self) -> Result<(Vec<(Pattern, f64)>, f64), PackError> {
         let (mut solution, mut uncovered) = (Vec::new(), 0.0);

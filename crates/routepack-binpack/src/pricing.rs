@@ -7,6 +7,10 @@ use crate::types::Pattern;
 
 /// Patterns of one table that may use a type, per item demanded.
 const USAGE: u32 = 3;
+/// Patterns that exceed the threshold by this part of what the best does are good.
+const GOOD: i64 = 3;
+/// Less than one good pattern for so many types is too few.
+const FEW: usize = 20;
 /// Steps of one walk for many patterns, and of one for the best.
 const MANY_STEPS: u64 = 1_000_000;
 const BEST_STEPS: u64 = 20_000_000;
@@ -54,11 +58,18 @@ impl Pricing {
         };
         let priced = if top <= threshold {
             Priced { patterns: Vec::new(), most: Some(top), none_left: true }
-        } else if table.is_exact() && prices.cuts.is_empty() {
-            let found = table.collect(prices, many, stop);
-            Priced { patterns: patterns(found), most: Some(top), none_left: false }
         } else {
-            concluded(threshold, Some(top), many, best, |how| table.collect(prices, how, stop))
+            // The better patterns first: with them the master improves in fewer rounds.
+            let good = Collect { threshold: threshold + (top - threshold) / GOOD, ..many };
+            let found = table.collect(prices, good, stop);
+            if found.patterns.len() * FEW >= space.order.len() {
+                Priced { patterns: patterns(found), most: Some(top), none_left: false }
+            } else if table.is_exact() && prices.cuts.is_empty() {
+                let found = table.collect(prices, many, stop);
+                Priced { patterns: patterns(found), most: Some(top), none_left: false }
+            } else {
+                concluded(threshold, Some(top), many, best, |how| table.collect(prices, how, stop))
+            }
         };
         self.memory = table.into_memory();
         priced

@@ -10,6 +10,7 @@ use crate::options::{Goal, PackOptions};
 use crate::pack::{PackProgress, Packed};
 use crate::types::{Pattern, Types};
 use crate::volume::{count_bound, volume_bound};
+use crate::work::Work;
 
 /// Patterns kept for the linear programs.
 const POOL: usize = 3000;
@@ -33,6 +34,7 @@ pub(crate) struct Search<'a> {
     checked: Option<(usize, u64)>,
     /// Patterns of all packings so far.
     pub(crate) pool: Vec<Pattern>,
+    pub(crate) work: Work,
 }
 
 impl<'a> Search<'a> {
@@ -61,6 +63,7 @@ impl<'a> Search<'a> {
             bound: Bound::none(),
             checked: None,
             pool: Vec::new(),
+            work: Work::default(),
         }
     }
 
@@ -137,7 +140,7 @@ impl<'a> Search<'a> {
     fn report(&mut self, method: String) {
         let (cells, cells_bound) = (self.best.len() as u64, self.bound.cells);
         let (rows, rows_bound) = (self.statement.rows_for(cells), self.statement.rows_for(cells_bound));
-        (self.observe)(&PackProgress { method, cells, cells_bound, rows, rows_bound });
+        (self.observe)(&PackProgress { method, cells, cells_bound, rows, rows_bound, work: self.work });
     }
 
     pub(crate) fn finish(mut self) -> Result<Packed, PackError> {
@@ -168,6 +171,7 @@ impl<'a> Search<'a> {
             certificate: certified,
             proved_by: self.bound.method,
             finished,
+            work: self.work,
         })
     }
 }

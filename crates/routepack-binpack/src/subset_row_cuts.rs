@@ -1,12 +1,13 @@
 //! Subset-row cuts on triples.
 //!
-//! Problem: in a packing at most one bin holds two or more of three single items: Σ_P ⌊(a_1 + a_2 + a_3)/2⌋ x_P ≤ 1.
+//! Problem: of three types with an odd number d of items in all, at most (d − 1)/2 pairs can be in bins:
+//! Σ_P ⌊(a_1 + a_2 + a_3)/2⌋ x_P ≤ (d − 1)/2; for three single items, at most one bin holds two or more of them.
 //! Finds violated triples of a fractional solution: pairs that share positive patterns make a graph, triangles whose
-//! pair values sum to more than 1 are candidates. The most violated are kept, no item in more than a few.
+//! pair values sum to more than the right side are candidates. The most violated are kept, no type in more than a few.
 //! Complexity: O(Σ |P|² + triangles · support).
 //! References: M. Jepsen, B. Petersen, S. Spoorendonk, D. Pisinger, Operations Research 56 (2008),
 //! doi:10.1287/opre.1070.0449; for bin packing: L. Wei, Z. Luo, R. Baldacci, A. Lim, INFORMS J. on Computing 32 (2020),
-//! doi:10.1287/ijoc.2018.0867.
+//! doi:10.1287/ijoc.2018.0867. Deviation: types of several items too.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +15,25 @@ use routepack_certificate::Cut;
 
 use crate::types::Pattern;
 
-/// Cuts of one round, and cuts of one round that share an item.
+/// Cuts of one round, and cuts of one round that share a type.
 const CUTS: usize = 20;
 const SHARING: usize = 5;
 /// A cut counts as violated by more than this.
 const VIOLATED: f64 = 1e-6;
 
-/// The most violated cuts on types of demand 1, each of scale 1.
+/// The most violated cuts, each of scale 1.
 pub(crate) fn subset_row_cuts(solution: &[(Pattern, f64)], demands: &[u32]) -> Vec<Cut> {
     let mut neighbours: Vec<BTreeMap<u32, f64>> = vec![BTreeMap::new(); demands.len()];
+    // Pairs of one type, and the patterns of a type.
+    let mut twins = vec![0.0; demands.len()];
     let mut patterns_of: Vec<Vec<usize>> = vec![Vec::new(); demands.len()];
     for (place, (pattern, value)) in solution.iter().enumerate() {
-        let single: Vec<u32> = pattern.iter().copied().filter(|&kind| demands[kind as usize] == 1).collect();
-        for (index, &one) in single.iter().enumerate() {
+        for same in pattern.chunk_by(|a, b| a == b) {
+            let (one, copies) = (same[0], same.len() as f64);
             patterns_of[one as usize].push(place);
-            for &other in &single[index + 1..] {
-                *neighbours[one as usize].entry(other).or_default() += value;
+            twins[one as usize] += value * copies * (copies - 1.0) / 2.0;
+            for &other in pattern.iter().filter(|&&other| other > one) {
+                *neighbours[one as usize].entry(other).or_default() += value * copies;
             }
         }
     }
@@ -38,11 +42,15 @@ pub(crate) fn subset_row_cuts(solution: &[(Pattern, f64)], demands: &[u32]) -> V
         for (&two, first) in near {
             for (three, second) in &neighbours[two as usize] {
                 let Some(third) = near.get(three) else { continue };
-                if first + second + third > 1.0 + VIOLATED {
-                    let triple = [one as u32, two, *three];
+                let triple = [one as u32, two, *three];
+                let items: u32 = triple.iter().map(|&kind| demands[kind as usize]).sum();
+                let most = f64::from(items / 2) + VIOLATED;
+                let pairs =
+                    first + second + third + triple.map(|kind| twins[kind as usize]).iter().sum::<f64>();
+                if items % 2 == 1 && pairs > most {
                     let value = value(&triple, solution, &patterns_of);
-                    if value > 1.0 + VIOLATED {
-                        candidates.push((value, triple));
+                    if value > most {
+                        candidates.push((value - most, triple));
                     }
                 }
             }
@@ -60,12 +68,17 @@ pub(crate) fn subset_row_cuts(solution: &[(Pattern, f64)], demands: &[u32]) -> V
     cuts
 }
 
-/// Σ x over the patterns that hold two or more of the triple.
+/// Σ ⌊items of the triple / 2⌋ x over the patterns.
 fn value(triple: &[u32; 3], solution: &[(Pattern, f64)], patterns_of: &[Vec<usize>]) -> f64 {
     let mut places: Vec<usize> =
         triple.iter().flat_map(|&kind| &patterns_of[kind as usize]).copied().collect();
     places.sort_unstable();
-    places.chunk_by(|a, b| a == b).filter(|same| same.len() >= 2).map(|same| solution[same[0]].1).sum()
+    places.dedup();
+    let halves = places.into_iter().map(|place| {
+        let (pattern, value) = &solution[place];
+        (pattern.iter().filter(|kind| triple.contains(kind)).count() / 2) as f64 * value
+    });
+    halves.sum()
 }
 
 #[cfg(test)]
@@ -78,5 +91,14 @@ mod tests {
         let cuts = subset_row_cuts(&solution, &[1, 1, 1, 2]);
         assert_eq!(cuts, [Cut { scale: 1, denominator: 2, multipliers: vec![(0, 1), (1, 1), (2, 1)] }]);
         assert_eq!(subset_row_cuts(&solution, &[1, 1, 2, 2]), []);
+        // Three pairs of five items can't be.
+        let solution = [
+            (vec![0, 0], 0.5),
+            (vec![0, 1], 0.5),
+            (vec![0, 2], 0.5),
+            (vec![1, 1, 2], 0.5),
+            (vec![1, 2], 0.5),
+        ];
+        assert_eq!(subset_row_cuts(&solution, &[2, 2, 1]).len(), 1);
     }
 }

@@ -111,7 +111,7 @@ proptest! {
         let limits = DecideLimits { cases: 10_000, dives, rounds: 1000, table_bytes: 1 << 20, check: Limits::default() };
         let volume = volume_bound(&types).cells;
         for bins in volume..=optimum {
-            match decide(&statement, &types, bins, &[], &limits, &Stream::new(0), &|| false).unwrap() {
+            match decide(&statement, &types, bins, &[], &limits, &Stream::new(0), &|| false).unwrap().answer {
                 Decided::Fits(packing) => {
                     prop_assert!(bins == optimum && packing.len() as u64 <= bins);
                     types.hand_out(&packing);
