@@ -3,4 +3,5 @@
 mod edges;
 mod instances;
 mod placement_cases;
+mod refusals;
 mod rows_cases;

@@ -1,5 +1,6 @@
 //! Property tests of the whole workspace.
 
+mod jobs;
 mod objective;
 mod placement;
 mod plan;

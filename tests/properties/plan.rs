@@ -73,8 +73,10 @@ proptest! {
         let verified = verify(&plan, &batch).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let instance = &verified.instances[0];
         let recorded = shape.instance();
-        let sizes: Vec<u64> = (0..recorded.num_units()).map(|unit| recorded.unit_tokens(unit)).collect();
-        let fewest = oracle::fewest_cells(&sizes, u64::from(recorded.cell_capacity()), shape.max_samples) as u64;
+        let units: Vec<(u64, usize)> = (0..recorded.num_units())
+            .map(|unit| (recorded.unit_tokens(unit), recorded.unit(unit).len()))
+            .collect();
+        let fewest = oracle::fewest_cells(&units, u64::from(recorded.cell_capacity()), shape.max_samples) as u64;
         let step = &plan.steps[0];
         let rows = fewest.div_ceil(u64::from(shape.dp)).next_multiple_of(u64::from(shape.rows_multiple));
         prop_assert!(step.cells_bound <= fewest && fewest <= step.cells_found);
@@ -105,6 +107,9 @@ proptest! {
         let batch = Arc::new(shape.batch());
         match plan(&batch, &job(&shape), &mut Control::new().cancelled_by(&stop)) {
             Ok(plan) => prop_assert!(verify(&plan, &batch).is_ok()),
+            Err(PlanError::NotFound { bound, .. }) => {
+                prop_assert!(!shape.dummies && bound * u64::from(shape.dp) <= shape.samples as u64);
+            }
             Err(error) => prop_assert!(
                 matches!(error, PlanError::Problem(ProblemError::FewerUnitsThanCells { .. })), "{}", error
             ),

@@ -103,29 +103,37 @@ fn count(instance: &Instance, sample: usize, part: usize, layer: usize, expert: 
     }
 }
 
-/// Fewest cells by trying every packing, unit by unit into every open cell or one new one.
-pub fn fewest_cells(sizes: &[u64], capacity: u64, max_items: Option<u32>) -> usize {
-    fn extend(sizes: &[u64], capacity: u64, limit: usize, cells: &mut Vec<(u64, usize)>, best: &mut usize) {
+/// Fewest cells by trying every packing, unit by unit into every open cell or one new one; a unit is its padded tokens and
+/// its samples, a cell holds at most `capacity` and `max_samples` of them.
+pub fn fewest_cells(units: &[(u64, usize)], capacity: u64, max_samples: Option<u32>) -> usize {
+    fn extend(
+        units: &[(u64, usize)],
+        capacity: u64,
+        limit: usize,
+        cells: &mut Vec<(u64, usize)>,
+        best: &mut usize,
+    ) {
         if cells.len() >= *best {
             return;
         }
-        let Some((&size, rest)) = sizes.split_first() else {
+        let Some((&(tokens, samples), rest)) = units.split_first() else {
             *best = cells.len();
             return;
         };
         for cell in 0..cells.len() {
-            let (load, items) = cells[cell];
-            if load + size <= capacity && items < limit {
-                cells[cell] = (load + size, items + 1);
+            let (load, count) = cells[cell];
+            if load + tokens <= capacity && count + samples <= limit {
+                cells[cell] = (load + tokens, count + samples);
                 extend(rest, capacity, limit, cells, best);
-                cells[cell] = (load, items);
+                cells[cell] = (load, count);
             }
         }
-        cells.push((size, 1));
+        cells.push((tokens, samples));
         extend(rest, capacity, limit, cells, best);
         cells.pop();
     }
-    let mut best = sizes.len() + 1;
-    extend(sizes, capacity, max_items.map_or(usize::MAX, |limit| limit as usize), &mut Vec::new(), &mut best);
+    let limit = max_samples.map_or(usize::MAX, |limit| limit as usize);
+    let mut best = units.len() + 1;
+    extend(units, capacity, limit, &mut Vec::new(), &mut best);
     best
 }

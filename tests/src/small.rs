@@ -89,7 +89,7 @@ pub fn shapes(samples: std::ops::Range<usize>) -> impl Strategy<Value = Shape> {
             attribution: if exact { Attribution::Exact } else { Attribution::Spread },
             multiples,
             linear_kinds,
-            max_samples: max_samples.filter(|_| !grouped),
+            max_samples,
             rows_multiple,
             grouped,
             dummies,

@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let generated = window(&preset.recipe(), seed)?;
             let instance = Instance::single(generated.batch, &generated.setting)?;
             let ranks = instance.topology().num_ranks();
-            let placed = place(&instance.expert_loads(), ranks, &PlaceOptions::default(), &|| false)?;
+            let placed = place(instance.expert_loads(), ranks, &PlaceOptions::default(), &|| false)?;
             let bins = pack(&instance);
             let rows = bins.len().div_ceil(instance.topology().num_slots());
             let first = spread_bins(&instance, &bins, rows)?;

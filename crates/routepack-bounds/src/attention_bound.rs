@@ -24,6 +24,7 @@
 //! Complexity: O(n log n + n·16) per kind, and N bounds A(j). Reference: DESIGN §1.3; 2(a) for h > 1, 2(b), 3 and 4
 //! are derived here.
 
+use rayon::prelude::*;
 use routepack_problem::Instance;
 
 use crate::peak_bounds::saturate;
@@ -181,9 +182,11 @@ fn prefix(
 ) -> u128 {
     let valued = units.iter().map(|unit| Valued { tokens: unit.tokens, charge: unit.charge }).collect();
     let richest = RichestCells::new(valued, capacity, max_samples.map(u64::from), heavy.len());
+    let worth: Vec<u128> =
+        (0..heavy.len()).into_par_iter().map(|k| if k == 0 { 0 } else { richest.worth(width * k) }).collect();
     let (mut best, mut before) = (0, 0u128);
-    for (k, &value) in heavy.iter().enumerate() {
-        let left = total.saturating_sub(if k == 0 { 0 } else { richest.worth(width * k) });
+    for (k, (&value, worth)) in heavy.iter().zip(worth).enumerate() {
+        let left = total.saturating_sub(worth);
         let tail = left.div_ceil(width as u128);
         best = best.max(before + tail);
         before += u128::from(value).max(tail.div_ceil((heavy.len() - k) as u128));

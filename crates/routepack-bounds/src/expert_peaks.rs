@@ -7,9 +7,11 @@
 //! cells. One part of N row-groups gets Σ_b ⌊(T_b + part)/parts⌋ ≥ ⌈(T − N·(parts − 1 − part))/parts⌉ of them, and
 //! N ≤ units. Spread: every rank gets Σ_b ⌈tokens_b·top_k/P⌉ ≥ ⌈tokens·top_k/P⌉. To fixed experts: their loads grow by
 //! those tokens.
-//! Complexity: O(n·parts·L·E), the projection of all counts.
+//! Complexity: O(n·parts·L·P) given a placement's demand; for any placement O(parts·L·E²) at worst, after one pass over
+//! all counts where a DP slot has several parts. Layers share the threads of the current rayon pool.
 
-use routepack_problem::{Instance, PadRoutes, Placement, project};
+use rayon::prelude::*;
+use routepack_problem::{Instance, PadRoutes, Placement, RankDemand, project};
 
 use crate::attention_bound::conflicting_units;
 use crate::levelling::unlevelled;
@@ -68,10 +70,15 @@ fn certain_padding(instance: &Instance, part: usize) -> CertainPadding {
 
 /// Loads `[experts]` of one part and layer over the window, certain padding of pad experts included.
 fn window_loads(instance: &Instance, part: usize, layer: usize, per_expert: u64) -> Vec<u64> {
-    let mut loads = vec![0u64; instance.num_experts()];
-    for sample in 0..instance.num_samples() {
-        instance.for_each_count(sample, part, layer, |expert, count| loads[expert] += u64::from(count));
-    }
+    let mut loads = if instance.topology().num_parts() == 1 {
+        instance.expert_loads()[layer].clone()
+    } else {
+        let mut loads = vec![0u64; instance.num_experts()];
+        for sample in 0..instance.num_samples() {
+            instance.for_each_count(sample, part, layer, |expert, count| loads[expert] += u64::from(count));
+        }
+        loads
+    };
     for &expert in instance.pad_experts().unwrap_or_default() {
         loads[expert as usize] += per_expert;
     }
@@ -83,7 +90,14 @@ fn window_loads(instance: &Instance, part: usize, layer: usize, per_expert: u64)
 /// # Panics
 /// The placement has other dimensions than the instance.
 pub fn given_placement(instance: &Instance, placement: &Placement) -> ExpertPeaks {
-    let demand = project(instance, placement);
+    given_demand(instance, placement, &project(instance, placement))
+}
+
+/// [`given_placement`] with the rank demand under `placement` at hand.
+///
+/// # Panics
+/// As [`given_placement`].
+pub fn given_demand(instance: &Instance, placement: &Placement, demand: &RankDemand) -> ExpertPeaks {
     let ranks = instance.topology().num_ranks();
     let alone = conflicting_units(instance);
     of_every_part_and_layer(instance, |part, layer, padding| {
@@ -97,7 +111,7 @@ pub fn given_placement(instance: &Instance, placement: &Placement) -> ExpertPeak
             rank_loads[placement.rank_of(layer, expert as usize)] += padding.per_expert;
         }
         let total: u128 = rank_loads.iter().map(|&load| u128::from(load)).sum();
-        let excess = unlevelled(instance, &demand, &alone, part, layer);
+        let excess = unlevelled(instance, demand, &alone, part, layer);
         let levelled = if excess == 0 { 0 } else { saturate((total + excess).div_ceil(ranks as u128)) };
         (rank_loads.into_iter().max().unwrap_or(0), levelled)
     })
@@ -113,12 +127,13 @@ pub fn placement_free(instance: &Instance) -> ExpertPeaks {
 
 fn of_every_part_and_layer(
     instance: &Instance,
-    bound: impl Fn(usize, usize, &CertainPadding) -> (u64, u64),
+    bound: impl Fn(usize, usize, &CertainPadding) -> (u64, u64) + Sync,
 ) -> ExpertPeaks {
     let (mut aggregate, mut levelled) = (Vec::new(), Vec::new());
     for part in 0..instance.topology().num_parts() {
         let padding = certain_padding(instance, part);
         let (a, l) = (0..instance.num_layers())
+            .into_par_iter()
             .map(|layer| {
                 let (aggregate, levelled) = bound(part, layer, &padding);
                 (aggregate + padding.every_rank, levelled + padding.every_rank)

@@ -44,10 +44,22 @@ pub struct LayoutBound {
 /// # Panics
 /// `peaks` has other dimensions than the instance, or `rows` is 0.
 pub fn layout_bound(instance: &Instance, peaks: &ExpertPeaks, rows: usize) -> LayoutBound {
+    layout_bound_with(instance, peaks, attention_bounds(instance, rows), rows)
+}
+
+/// [`layout_bound`] with the [`attention_bounds`] of these rows at hand.
+///
+/// # Panics
+/// As [`layout_bound`].
+pub fn layout_bound_with(
+    instance: &Instance,
+    peaks: &ExpertPeaks,
+    attention_kinds: Vec<AttentionBound>,
+    rows: usize,
+) -> LayoutBound {
     let topology = instance.topology();
     let (parts, groups) = (topology.num_parts(), topology.num_groups());
     assert_eq!((peaks.num_parts(), peaks.num_layers()), (parts, instance.num_layers()), "[parts][layers]");
-    let attention_kinds = attention_bounds(instance, rows);
     let attention: u128 = attention_kinds.iter().map(|bound| u128::from(bound.best())).sum();
     let expert: Vec<u128> = (0..parts)
         .map(|part| {

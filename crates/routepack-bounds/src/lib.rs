@@ -14,8 +14,8 @@ mod slot_pigeonhole;
 
 pub use aggregate::aggregate;
 pub use attention_bound::{AttentionBound, attention_bounds};
-pub use expert_peaks::{ExpertPeaks, given_placement, placement_free};
-pub use layout_bound::{LayoutBound, layout_bound};
+pub use expert_peaks::{ExpertPeaks, given_demand, given_placement, placement_free};
+pub use layout_bound::{LayoutBound, layout_bound, layout_bound_with};
 pub use nested::nested;
 pub use peak_bounds::{PeakBounds, peak_bounds};
 pub use pigeonhole::pigeonhole;

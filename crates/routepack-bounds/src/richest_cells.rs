@@ -32,9 +32,10 @@ pub(crate) struct Valued {
 #[derive(Debug)]
 pub(crate) struct RichestCells {
     units: Vec<Valued>,
-    /// f_k(t_u), `[units, functions]`.
-    values: Vec<u64>,
-    num_functions: usize,
+    /// f_k(t_u), `[functions][units]`.
+    values: Vec<Vec<u64>>,
+    /// The same in floating point.
+    floats: Vec<Vec<f64>>,
     capacity: u64,
     iterations: u64,
 }
@@ -42,21 +43,20 @@ pub(crate) struct RichestCells {
 impl RichestCells {
     /// For cells of `capacity` tokens and at most `max_units` units; `worth` will be asked `times` times.
     pub(crate) fn new(units: Vec<Valued>, capacity: u64, max_units: Option<u64>, times: usize) -> Self {
-        let mut values = Vec::new();
-        for unit in &units {
-            values.extend((0..=STEPS).map(|step| {
-                let epsilon = step * capacity / (2 * STEPS);
-                match unit.tokens {
-                    tokens if tokens > capacity - epsilon => capacity,
-                    tokens if tokens < epsilon => 0,
-                    tokens => tokens,
-                }
-            }));
-            values.extend(max_units.map(|limit| capacity / limit.max(1)));
-        }
-        let num_functions = STEPS as usize + 1 + usize::from(max_units.is_some());
+        let of_unit = |step: u64, tokens: u64| {
+            let epsilon = step * capacity / (2 * STEPS);
+            match tokens {
+                tokens if tokens > capacity - epsilon => capacity,
+                tokens if tokens < epsilon => 0,
+                tokens => tokens,
+            }
+        };
+        let mut values: Vec<Vec<u64>> =
+            (0..=STEPS).map(|step| units.iter().map(|unit| of_unit(step, unit.tokens)).collect()).collect();
+        values.extend(max_units.map(|limit| vec![capacity / limit.max(1); units.len()]));
+        let floats = values.iter().map(|of| of.iter().map(|&value| value as f64).collect()).collect();
         let iterations = EVALUATIONS / (units.len().max(1) * times.max(1)) as u64;
-        Self { units, values, num_functions, capacity, iterations: iterations.min(ITERATIONS) }
+        Self { units, values, floats, capacity, iterations: iterations.min(ITERATIONS) }
     }
 
     /// A(j): no `count` cells of a layout are worth more together.
@@ -68,39 +68,38 @@ impl RichestCells {
             .collect();
         let all = weights.iter().fold(0u128, |sum, &weight| sum.saturating_add(weight));
         let cells = (count as u128 * u128::from(self.capacity)).saturating_mul(all);
-        let excess = self.functions().map(|(unit, values)| {
-            let priced = values.iter().zip(&weights).fold(0u128, |sum, (&value, &weight)| {
-                sum.saturating_add(u128::from(value).saturating_mul(weight))
+        let excess = self.units.iter().enumerate().map(|(unit, valued)| {
+            let priced = self.values.iter().zip(&weights).fold(0u128, |sum, (of, &weight)| {
+                sum.saturating_add(u128::from(of[unit]).saturating_mul(weight))
             });
-            (u128::from(unit.charge) << PLACES).saturating_sub(priced)
+            (u128::from(valued.charge) << PLACES).saturating_sub(priced)
         });
         // A worth is an integer; where numbers leave 128 bits the bound is no bound at all, far above any total.
         excess.fold(cells, u128::saturating_add) >> PLACES
     }
 
-    fn functions(&self) -> impl Iterator<Item = (&Valued, &[u64])> {
-        self.units.iter().zip(self.values.chunks_exact(self.num_functions))
-    }
-
     /// Weights that make A(j) small.
     fn weigh(&self, count: usize) -> Vec<f64> {
         let cells = count as f64 * self.capacity as f64;
-        let mut weights = vec![0.0; self.num_functions];
+        let charges: Vec<f64> = self.units.iter().map(|unit| unit.charge as f64).collect();
+        let mut weights = vec![0.0; self.values.len()];
         weights[0] = self.marginal_price(count);
         let scale = weights[0];
         let (mut best, mut least) = (weights.clone(), f64::INFINITY);
         for iteration in 0..self.iterations {
-            let mut gradient = vec![cells; self.num_functions];
-            let mut bound = cells * weights.iter().sum::<f64>();
-            for (unit, values) in self.functions() {
-                let priced: f64 =
-                    values.iter().zip(&weights).map(|(&value, &weight)| value as f64 * weight).sum();
-                let excess = unit.charge as f64 - priced;
-                if excess > 0.0 {
-                    bound += excess;
-                    gradient.iter_mut().zip(values).for_each(|(slope, &value)| *slope -= value as f64);
-                }
+            // Function by function over all units, which vector instructions take in one go; the sums of a slope are of
+            // integers, so their order does not matter.
+            let mut excess = charges.clone();
+            for (of, &weight) in self.floats.iter().zip(&weights) {
+                excess.iter_mut().zip(of).for_each(|(excess, value)| *excess -= value * weight);
             }
+            let counted: Vec<u64> = excess.iter().map(|&excess| u64::from(excess > 0.0)).collect();
+            let bound =
+                excess.iter().fold(cells * weights.iter().sum::<f64>(), |sum, excess| sum + excess.max(0.0));
+            let slope = |of: &Vec<u64>| {
+                cells - of.iter().zip(&counted).map(|(&value, &counts)| value * counts).sum::<u64>() as f64
+            };
+            let gradient: Vec<f64> = self.values.iter().map(slope).collect();
             if bound < least {
                 least = bound;
                 best.clone_from(&weights);

@@ -1,8 +1,12 @@
 //! Recorded rollouts as arrays: what a window file holds.
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::ProblemError;
+
+/// Samples whose counts one thread reads at a time.
+const SAMPLES_AT_ONCE: usize = 32;
 
 /// Identities of samples outside this program: integers or strings, in input order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,6 +179,13 @@ impl Batch {
     /// A wrong shape, a zero length, rows or loss tokens beyond the length, a count beyond the rows, or counts that
     /// do not sum to `top_k · routed_rows` in some layer; the error names the place.
     pub fn check(&self, top_k: u32) -> Result<(), ProblemError> {
+        self.check_shapes(top_k)?;
+        let samples: Vec<u32> = (0..self.num_samples() as u32).collect();
+        self.sum_counts(&samples, top_k).map(drop)
+    }
+
+    /// [`Batch::check`] but for the values of the counts.
+    pub(crate) fn check_shapes(&self, top_k: u32) -> Result<(), ProblemError> {
         let n = self.num_samples();
         if n == 0 {
             return Err(ProblemError::Empty);
@@ -215,12 +226,12 @@ impl Batch {
                 return Err(ProblemError::shape("cost", &[table.values.len()], format!("[{n}, kinds]")));
             }
         }
-        self.check_counts(top_k)
+        self.check_shape_of_counts(top_k)
     }
 
-    fn check_counts(&self, top_k: u32) -> Result<(), ProblemError> {
+    fn check_shape_of_counts(&self, top_k: u32) -> Result<(), ProblemError> {
         let Some(counts) = &self.expert_counts else { return Ok(()) };
-        let [samples, parts, layers, experts] = counts.shape();
+        let [samples, _, _, experts] = counts.shape();
         if samples != self.num_samples() {
             return Err(ProblemError::shape(
                 "expert_counts",
@@ -235,40 +246,74 @@ impl Batch {
                 format!("expected 1 to {experts} experts"),
             ));
         }
-        for sample in 0..samples {
-            let rows = self.rows_of(sample, top_k);
-            if rows > self.lengths[sample] {
-                // Recorded rows were compared before: these are derived from the counts and `top_k`.
-                return Err(ProblemError::value(
-                    "expert_counts",
-                    format!("{sample}, layer 0"),
-                    format!("{rows} rows of {top_k} experts"),
-                    format!(
-                        "at most the sample's {} tokens (or routing.top_k is wrong)",
-                        self.lengths[sample]
-                    ),
-                ));
+        Ok(())
+    }
+
+    /// Checks the counts of these samples and adds them up over samples and parts: `[layers][experts]`.
+    ///
+    /// One pass at the speed of memory, on the threads of the current rayon pool.
+    pub(crate) fn sum_counts(&self, samples: &[u32], top_k: u32) -> Result<Vec<Vec<u64>>, ProblemError> {
+        let Some(counts) = &self.expert_counts else { return Ok(Vec::new()) };
+        let none = || Ok(vec![vec![0u64; counts.experts()]; counts.layers()]);
+        samples
+            .par_chunks(SAMPLES_AT_ONCE)
+            .map(|samples| {
+                samples.iter().try_fold(none()?, |mut loads, &sample| {
+                    self.add_sample(counts, sample as usize, top_k, &mut loads)?;
+                    Ok(loads)
+                })
+            })
+            // Rayon keeps the order, so the first sample at fault is the one named.
+            .reduce(none, |one, other| {
+                let (mut one, other) = (one?, other?);
+                for (loads, more) in one.iter_mut().zip(other) {
+                    loads.iter_mut().zip(more).for_each(|(load, more)| *load += more);
+                }
+                Ok(one)
+            })
+    }
+
+    /// Checks the counts of one sample and adds them to `loads`.
+    fn add_sample(
+        &self,
+        counts: &ExpertCounts,
+        sample: usize,
+        top_k: u32,
+        loads: &mut [Vec<u64>],
+    ) -> Result<(), ProblemError> {
+        let rows = self.rows_of(sample, top_k);
+        if rows > self.lengths[sample] {
+            // Recorded rows were compared before: these are derived from the counts and `top_k`.
+            return Err(ProblemError::value(
+                "expert_counts",
+                format!("{sample}, layer 0"),
+                format!("{rows} rows of {top_k} experts"),
+                format!("at most the sample's {} tokens (or routing.top_k is wrong)", self.lengths[sample]),
+            ));
+        }
+        let expected = u64::from(top_k) * u64::from(rows);
+        if u32::try_from(expected).is_err() {
+            let limit = format!("top_k = {top_k} times the routed rows must stay below 2^32");
+            return Err(ProblemError::value("routed_rows", sample, rows, limit));
+        }
+        for (layer, loads) in loads.iter_mut().enumerate() {
+            let mut sum = 0u64;
+            for part in 0..counts.parts() {
+                let counts = counts.of(sample, part, layer);
+                sum += counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+                if counts.iter().fold(0, |most, &count| most.max(count)) > rows {
+                    let expert = counts.iter().position(|&count| count > rows).unwrap_or(0);
+                    return Err(ProblemError::value(
+                        "expert_counts",
+                        format!("{sample}, layer {layer}, expert {expert}"),
+                        counts[expert],
+                        format!("at most the sample's {rows} routed rows"),
+                    ));
+                }
+                loads.iter_mut().zip(counts).for_each(|(load, &count)| *load += u64::from(count));
             }
-            for layer in 0..layers {
-                let mut sum = 0u64;
-                for part in 0..parts {
-                    let counts = counts.of(sample, part, layer);
-                    // Two plain reductions first: they run at the speed of memory.
-                    sum += counts.iter().map(|&count| u64::from(count)).sum::<u64>();
-                    if counts.iter().fold(0, |most, &count| most.max(count)) > rows {
-                        let expert = counts.iter().position(|&count| count > rows).unwrap_or(0);
-                        return Err(ProblemError::value(
-                            "expert_counts",
-                            format!("{sample}, layer {layer}, expert {expert}"),
-                            counts[expert],
-                            format!("at most the sample's {rows} routed rows"),
-                        ));
-                    }
-                }
-                let expected = u64::from(top_k) * u64::from(rows);
-                if sum != expected {
-                    return Err(ProblemError::CountSum { sample, layer, sum, top_k, rows, expected });
-                }
+            if sum != expected {
+                return Err(ProblemError::CountSum { sample, layer, sum, top_k, rows, expected });
             }
         }
         Ok(())

@@ -113,18 +113,24 @@ pub enum ProblemError {
         capacity: u32,
     },
     /// A total leaves the exact range.
-    #[error("{what} exceeds the exact range: {value} is not below 2^62")]
+    #[error("{what} exceeds the exact range: {value} is not below {limit}")]
     Overflow {
         /// Which total.
         what: &'static str,
         /// Its size, approximately.
         value: String,
+        /// What it must stay below.
+        limit: String,
     },
 }
 
 impl ProblemError {
     pub(crate) fn setting(field: &'static str, value: impl ToString, limit: impl Into<String>) -> Self {
         Self::Setting { field, value: value.to_string(), limit: limit.into() }
+    }
+
+    pub(crate) fn overflow(what: &'static str, value: impl ToString) -> Self {
+        Self::Overflow { what, value: value.to_string(), limit: "2^62".into() }
     }
 
     pub(crate) fn value(

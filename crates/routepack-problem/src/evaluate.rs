@@ -49,7 +49,19 @@ pub struct Evaluation {
 /// # Panics
 /// The layout or placement has other dimensions than the instance.
 pub fn evaluate(instance: &Instance, placement: &Placement, layout: &Layout) -> Evaluation {
-    let demand = project(instance, placement);
+    evaluate_projected(instance, placement, &project(instance, placement), layout)
+}
+
+/// [`evaluate`] with the rank demand under `placement` at hand.
+///
+/// # Panics
+/// As [`evaluate`].
+pub fn evaluate_projected(
+    instance: &Instance,
+    placement: &Placement,
+    demand: &RankDemand,
+    layout: &Layout,
+) -> Evaluation {
     let topology = instance.topology();
     let (rows, shards) = (layout.num_rows(), topology.num_shards());
     let (layers, ranks) = (instance.num_layers(), topology.num_ranks());
@@ -66,7 +78,7 @@ pub fn evaluate(instance: &Instance, placement: &Placement, layout: &Layout) -> 
                 .map(|slot| cells[row * layout.num_slots() + slot].as_slice())
                 .collect();
             attention.push(attention_cost(instance, &shard_cells));
-            loads.extend(shard_loads(instance, &demand, &pads, &shard_cells, part));
+            loads.extend(shard_loads(instance, demand, &pads, &shard_cells, part));
         }
     }
     let peaks: Vec<u64> = loads.chunks(ranks).map(|ranks| ranks.iter().copied().max().unwrap_or(0)).collect();

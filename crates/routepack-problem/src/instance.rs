@@ -1,12 +1,17 @@
 //! Instance: one window ready to plan, checked once and for all.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cost::ChargeInputs;
+use crate::cost::{ChargeInputs, scaled};
 use crate::{
-    Attribution, Batch, Charges, OversizePolicy, PadRoutes, ProblemError, ResolvedCost, Setting, Topology,
+    Attribution, Batch, Charges, OversizePolicy, PadRoutes, ProblemError, ResolvedCost, RowsPolicy, Setting,
+    Topology,
 };
+
+/// Most dummies of a step: what bounds the cells where samples do not.
+const MAX_DUMMIES: usize = 1 << 16;
 
 /// One window (optimizer step) with everything the objective needs, in integers.
 ///
@@ -25,6 +30,11 @@ pub struct Instance {
     padded: Vec<u32>,
     units: Vec<Vec<u32>>,
     charges: Charges,
+    /// What dummies may add to the totals.
+    room: i128,
+    row_cost: u64,
+    /// Counts over the window, all parts, `[layers][experts]`.
+    expert_loads: Arc<[Vec<u64>]>,
 }
 
 /// A sample left out under `oversize = "drop"`.
@@ -52,16 +62,11 @@ pub struct Prepared {
 /// topology; a sample or atomic group longer than a cell unless they are dropped; totals beyond 2^62.
 pub fn prepare(batch: Arc<Batch>, setting: &Setting) -> Result<Prepared, ProblemError> {
     setting.check()?;
-    batch.check(setting.routing.top_k)?;
+    batch.check_shapes(setting.routing.top_k)?;
     let topology = Topology::new(&setting.topology, batch.num_layers())?;
     check_experts(&batch, setting, &topology)?;
-    let cost = setting.cost.resolve(
-        &setting.topology,
-        &topology,
-        setting.packing.capacity,
-        batch.num_layers(),
-        setting.routing.top_k,
-    )?;
+    let (top_k, layers) = (setting.routing.top_k, batch.num_layers());
+    let cost = setting.cost.resolve(&setting.topology, &topology, setting.packing.capacity, layers, top_k)?;
     if let Some(table) = &batch.cost {
         if table.kinds != cost.kinds.len() {
             return Err(ProblemError::shape(
@@ -80,47 +85,56 @@ pub fn prepare(batch: Arc<Batch>, setting: &Setting) -> Result<Prepared, Problem
     // What is kept fits a cell; what was dropped is never looked at again.
     let padded: Vec<u32> =
         padded.into_iter().map(|length| u32::try_from(length).unwrap_or(u32::MAX)).collect();
+    batch.sum_counts(&dropped.iter().map(|oversize| oversize.sample).collect::<Vec<_>>(), top_k)?;
     let kept_padded: Vec<u32> = keep.iter().map(|&sample| padded[sample as usize]).collect();
-    let inputs = |cost| ChargeInputs {
-        cost,
+    let table = batch.cost.as_ref().map(|table| {
+        let of = |&sample: &u32| sample as usize * table.kinds..(sample as usize + 1) * table.kinds;
+        keep.iter().flat_map(|sample| &table.values[of(sample)]).copied().collect::<Vec<u32>>()
+    });
+    let charges = Charges::choose(&ChargeInputs {
+        cost: &cost,
         padded: &kept_padded,
-        table: None,
+        table: table.as_deref(),
         capacity: setting.packing.capacity,
+        parts: topology.num_parts(),
         routed_rows: routed_rows_bound(&kept_padded, setting),
-    };
-    let scale_bits = Charges::choose(&inputs(&cost))?.scale_bits();
+    })?;
+    let row_cost = row_cost(setting, charges.scale_bits())?;
 
+    // Positions in `keep` of every step's samples.
     let mut windows: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
-    for &sample in &keep {
+    for (position, &sample) in keep.iter().enumerate() {
         let step = batch.step.as_ref().map_or(0, |step| step[sample as usize]);
-        windows.entry(step).or_default().push(sample);
+        windows.entry(step).or_default().push(position as u32);
     }
-    if windows.is_empty() {
-        let (samples, capacity) = (dropped.len(), setting.packing.cell_capacity());
-        return Err(ProblemError::AllDropped { samples, capacity });
-    }
+    let num_steps = windows.len() as i128;
     let setting = Arc::new(setting.clone());
     let instances = windows
         .into_iter()
-        .map(|(step, members)| {
-            let padded: Vec<u32> = members.iter().map(|&sample| padded[sample as usize]).collect();
-            let units = group_units(&batch, &members);
-            let charges = charge(&batch, &setting, &cost, &members, &padded, scale_bits)?;
+        .map(|(step, positions)| {
+            let members: Vec<u32> = positions.iter().map(|&position| keep[position as usize]).collect();
             Ok(Instance {
+                step,
+                num_dummies: 0,
+                padded: members.iter().map(|&sample| padded[sample as usize]).collect(),
+                units: group_units(&batch, &members),
+                charges: charges.of(&positions),
+                room: charges.room() / num_steps,
+                row_cost,
+                expert_loads: batch.sum_counts(&members, top_k)?.into(),
+                members,
                 batch: Arc::clone(&batch),
                 setting: Arc::clone(&setting),
                 topology: topology.clone(),
                 cost: cost.clone(),
                 pad_experts: pad_experts.clone(),
-                step,
-                members,
-                num_dummies: 0,
-                padded,
-                units,
-                charges,
             })
         })
         .collect::<Result<Vec<_>, ProblemError>>()?;
+    if instances.is_empty() {
+        let (samples, capacity) = (dropped.len(), setting.packing.cell_capacity());
+        return Err(ProblemError::AllDropped { samples, capacity });
+    }
     Ok(Prepared { instances, dropped })
 }
 
@@ -140,7 +154,7 @@ impl Instance {
     /// The same window with `count` dummies of the stated length behind its samples.
     ///
     /// # Errors
-    /// Dummies are not allowed by the setting, longer than a cell, or overflow a total.
+    /// Dummies are not allowed by the setting, longer than a cell, more than 2^16, or overflow a total.
     pub fn with_dummies(&self, count: usize) -> Result<Self, ProblemError> {
         let Some(dummies) = self.setting.packing.dummies else {
             return Err(ProblemError::setting("packing.dummies", "absent", "dummies are not allowed"));
@@ -154,6 +168,24 @@ impl Instance {
                     format!("at most the capacity {}", self.cell_capacity()),
                 )
             })?;
+        let one = Charges::at_scale(
+            &ChargeInputs {
+                cost: &self.cost,
+                padded: &[length],
+                table: self.batch.cost.as_ref().map(|_| vec![0; self.cost.kinds.len()]).as_deref(),
+                capacity: self.setting.packing.capacity,
+                parts: self.topology.num_parts(),
+                routed_rows: routed_rows_bound(&[length], &self.setting),
+            },
+            self.charges.scale_bits(),
+        )?;
+        if count > MAX_DUMMIES {
+            let limit = format!("at most {MAX_DUMMIES} = 2^16 dummies in a step");
+            return Err(ProblemError::setting("packing.dummies", format!("{count} cells to fill"), limit));
+        }
+        if one.total() * count as i128 >= self.room {
+            return Err(ProblemError::overflow("total cost", format!("that of {count} dummies")));
+        }
         let mut with = self.clone();
         let recorded = self.members.len();
         with.num_dummies = count;
@@ -161,15 +193,14 @@ impl Instance {
         with.padded.resize(recorded + count, length);
         with.units.retain(|unit| unit[0] < recorded as u32);
         with.units.extend((recorded..recorded + count).map(|sample| vec![sample as u32]));
-        with.charges = charge(
-            &self.batch,
-            &self.setting,
-            &self.cost,
-            &self.members,
-            &with.padded,
-            self.charges.scale_bits(),
-        )?;
+        let positions: Vec<u32> = (0..recorded as u32).collect();
+        with.charges = self.charges.of(&positions).followed_by(&one, count);
         Ok(with)
+    }
+
+    /// Cost of one more row under `rows = { row_cost }`, scaled; 0 under the other policies.
+    pub fn row_cost(&self) -> u64 {
+        self.row_cost
     }
 
     /// What was recorded, all steps.
@@ -302,9 +333,22 @@ impl Instance {
         self.num_layers() > 0 && self.setting.routing.pad_routes != PadRoutes::None
     }
 
-    /// Calls `visit(expert, routed rows)` for the recorded counts of one sample, part and layer; nothing for a dummy.
+    /// Recorded counts `[experts]` of one sample, part and layer, in routed rows; empty for a dummy.
     ///
     /// Under `attribution = "spread"`, part k of a count a gets ⌊(a + k)/parts⌋: the parts add up to a (Hermite).
+    pub fn counts(&self, sample: usize, part: usize, layer: usize) -> Cow<'_, [u32]> {
+        let (Some(index), Some(counts)) = (self.batch_index(sample), &self.batch.expert_counts) else {
+            return Cow::Borrowed(&[]);
+        };
+        let parts = self.topology.num_parts();
+        if counts.parts() == parts {
+            return Cow::Borrowed(counts.of(index, part, layer));
+        }
+        let share = |&count: &u32| ((u64::from(count) + part as u64) / parts as u64) as u32;
+        Cow::Owned(counts.of(index, 0, layer).iter().map(share).collect())
+    }
+
+    /// Calls `visit(expert, routed rows)` for [`Instance::counts`]; nothing for a dummy.
     pub fn for_each_count(
         &self,
         sample: usize,
@@ -312,35 +356,12 @@ impl Instance {
         layer: usize,
         mut visit: impl FnMut(usize, u32),
     ) {
-        let (Some(index), Some(counts)) = (self.batch_index(sample), &self.batch.expert_counts) else {
-            return;
-        };
-        let parts = self.topology.num_parts();
-        if counts.parts() == parts {
-            for (expert, &count) in counts.of(index, part, layer).iter().enumerate() {
-                visit(expert, count);
-            }
-        } else {
-            for (expert, &count) in counts.of(index, 0, layer).iter().enumerate() {
-                visit(expert, ((count as usize + part) / parts) as u32);
-            }
-        }
+        self.counts(sample, part, layer).iter().enumerate().for_each(|(expert, &count)| visit(expert, count));
     }
 
     /// Total load of every expert over the window, all parts: `[layers][experts]` in routed rows.
-    pub fn expert_loads(&self) -> Vec<Vec<u64>> {
-        let mut loads = vec![vec![0u64; self.num_experts()]; self.num_layers()];
-        let Some(counts) = &self.batch.expert_counts else { return loads };
-        // Parts add up to the recorded counts under every attribution.
-        for &sample in &self.members {
-            for part in 0..counts.parts() {
-                for (layer, loads) in loads.iter_mut().enumerate() {
-                    let recorded = counts.of(sample as usize, part, layer);
-                    loads.iter_mut().zip(recorded).for_each(|(load, &count)| *load += u64::from(count));
-                }
-            }
-        }
-        loads
+    pub fn expert_loads(&self) -> &[Vec<u64>] {
+        &self.expert_loads
     }
 }
 
@@ -430,31 +451,9 @@ fn routed_rows_bound(padded: &[u32], setting: &Setting) -> u128 {
     (tokens + cell_padding + 1) * u128::from(setting.routing.top_k)
 }
 
-fn charge(
-    batch: &Batch,
-    setting: &Setting,
-    cost: &ResolvedCost,
-    members: &[u32],
-    padded: &[u32],
-    scale_bits: u32,
-) -> Result<Charges, ProblemError> {
-    let kinds = cost.kinds.len();
-    let table: Option<Vec<u32>> = batch.cost.as_ref().map(|table| {
-        let given = members.iter().flat_map(|&sample| {
-            let start = sample as usize * kinds;
-            table.values[start..start + kinds].iter().copied()
-        });
-        let dummies = std::iter::repeat_n(0, (padded.len() - members.len()) * kinds);
-        given.chain(dummies).collect()
-    });
-    Charges::at_scale(
-        &ChargeInputs {
-            cost,
-            padded,
-            table: table.as_deref(),
-            capacity: setting.packing.capacity,
-            routed_rows: routed_rows_bound(padded, setting),
-        },
-        scale_bits,
-    )
+/// S times the cost of one more row, 0 where rows are not searched.
+fn row_cost(setting: &Setting, scale_bits: u32) -> Result<u64, ProblemError> {
+    let RowsPolicy::Search { row_cost, .. } = setting.packing.rows else { return Ok(0) };
+    scaled(row_cost, scale_bits)
+        .ok_or_else(|| ProblemError::overflow("packing.rows.row_cost at the scale of the costs", row_cost))
 }

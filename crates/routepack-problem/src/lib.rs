@@ -17,7 +17,7 @@ pub use batch::{Batch, CostTable, ExpertCounts, SampleIds};
 pub use cost::{AttentionKind, AttentionLayers, Charges, CostModel, Gamma, ModelShape, ResolvedCost};
 pub use decimal::ExactDecimal;
 pub use error::{LayoutError, ProblemError};
-pub use evaluate::{Evaluation, Score, evaluate};
+pub use evaluate::{Evaluation, Score, evaluate, evaluate_projected};
 pub use ids::{DpSlot, EdpShard, EpRank, Expert, Layer, Row, SampleId, UnitId};
 pub use instance::{Instance, Oversize, Prepared, prepare};
 pub use layout::{Layout, check_layout};

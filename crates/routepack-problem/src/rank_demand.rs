@@ -1,5 +1,7 @@
 //! Rank demand q: per-sample counts seen through a placement.
 
+use rayon::prelude::*;
+
 use crate::{Instance, Placement};
 
 /// q`[samples, parts, layers, ranks]` in routed rows: Σ of the counts of the experts on each rank (DESIGN §1.2).
@@ -34,23 +36,29 @@ impl RankDemand {
     }
 }
 
-/// The rank demand of every sample of an instance under a placement; no layers when nothing was recorded.
+/// The rank demand of every sample of an instance under a placement, on the threads of the current rayon pool; no layers
+/// when nothing was recorded.
 pub fn project(instance: &Instance, placement: &Placement) -> RankDemand {
     let (samples, parts) = (instance.num_samples(), instance.topology().num_parts());
     let (layers, ranks) = (instance.num_layers(), instance.topology().num_ranks());
-    let mut values = vec![0u32; samples * parts * layers * ranks];
-    let rank_of: Vec<Vec<usize>> = (0..layers)
-        .map(|layer| (0..placement.num_experts()).map(|expert| placement.rank_of(layer, expert)).collect())
-        .collect();
-    let mut blocks = values.chunks_exact_mut(ranks.max(1));
-    for sample in 0..samples {
-        for part in 0..parts {
-            for (layer, rank_of) in rank_of.iter().enumerate() {
-                let demand = blocks.next().expect("one block per sample, part and layer");
-                instance
-                    .for_each_count(sample, part, layer, |expert, count| demand[rank_of[expert]] += count);
+    let per_sample = parts * layers * ranks;
+    let mut values = vec![0u32; samples * per_sample];
+    // Every rank gathers its experts: sums in registers, nothing scattered.
+    let experts: Vec<Vec<u32>> = (0..layers).map(|layer| placement.experts(layer)).collect();
+    let width = placement.slots_per_rank();
+    if per_sample > 0 {
+        values.par_chunks_exact_mut(per_sample).with_min_len(16).enumerate().for_each(|(sample, demand)| {
+            for (block, demand) in demand.chunks_exact_mut(ranks).enumerate() {
+                let (part, layer) = (block / layers, block % layers);
+                let counts = instance.counts(sample, part, layer);
+                if counts.is_empty() {
+                    continue;
+                }
+                for (rows, experts) in demand.iter_mut().zip(experts[layer].chunks_exact(width)) {
+                    *rows = experts.iter().map(|&expert| counts[expert as usize]).sum();
+                }
             }
-        }
+        });
     }
     RankDemand { parts, layers, ranks, values }
 }

@@ -1,7 +1,9 @@
 //! The part of a job that defines the problem: topology, routing, packing, cost.
 
+use std::fmt;
+
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::{CostModel, Parallelism, ProblemError};
 
@@ -120,8 +122,9 @@ impl Packing {
 }
 
 /// How many rows to run. R* is certified under every policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(deny_unknown_fields)]
 pub enum RowsPolicy {
     /// The fewest rows R* (the paper's method).
     #[default]
@@ -137,6 +140,53 @@ pub enum RowsPolicy {
         /// Cost of one more row on every shard, in tokens at α = 1.
         row_cost: crate::ExactDecimal,
     },
+}
+
+impl<'de> Deserialize<'de> for RowsPolicy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// The table of [`RowsPolicy::Search`].
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Search {
+            extra_rows: u32,
+            row_cost: crate::ExactDecimal,
+        }
+
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = RowsPolicy;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`min`, a number of rows below 2^32, or a table { extra_rows, row_cost }")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<RowsPolicy, E> {
+                if text == "min" {
+                    return Ok(RowsPolicy::Min);
+                }
+                Err(E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<RowsPolicy, E> {
+                u32::try_from(value)
+                    .map(RowsPolicy::Fixed)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(value), &self))
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<RowsPolicy, E> {
+                u32::try_from(value)
+                    .map(RowsPolicy::Fixed)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<RowsPolicy, A::Error> {
+                let Search { extra_rows, row_cost } =
+                    Search::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(RowsPolicy::Search { extra_rows, row_cost })
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
 }
 
 /// What to do with a sample longer than a cell.

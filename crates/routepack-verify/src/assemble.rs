@@ -1,7 +1,7 @@
 //! Puts a plan together: decisions in, every figure recomputed from the inputs.
 
 use routepack_bounds::peak_bounds;
-use routepack_certificate::{Limits, check_text};
+use routepack_certificate::{Certificate, Limits, check_text};
 use routepack_problem::{
     Attribution, Batch, Instance, Layout, Oversize, Placement, RowsPolicy, SampleIds, Setting, check_layout,
 };
@@ -10,7 +10,7 @@ use crate::costs::placement_in_force;
 use crate::figures::Measured;
 use crate::{
     FORMAT, Figures, OutsideId, Plan, PlanDropped, PlanPlacement, PlanStep, Status, VerifyError, plan_sha256,
-    statement, window_sha256, witness_counts,
+    sample_bound, statement, window_sha256, witness_counts,
 };
 
 /// The decisions for one optimizer step.
@@ -168,14 +168,20 @@ fn certify_rows(
 ) -> Result<CertifiedRows, VerifyError> {
     let step = instance.step();
     let question = statement(instance);
-    let checked = check_text(&question, certificate.as_bytes(), limits)
-        .map_err(|error| VerifyError::Certificate { step, error })?;
+    let refused = |error| VerifyError::Certificate { step, error };
+    let checked = check_text(&question, certificate.as_bytes(), limits).map_err(refused)?;
     // A window has a sample, so one cell is necessary whatever the certificate says.
-    let cells_bound = checked.cells_lower.max(1);
+    let cells_bound = checked.cells_lower.max(sample_bound(instance)).max(1);
     let used = layout.num_rows() as u64;
-    let witnessed = checked.cells_upper.filter(|_| witness_counts(instance));
-    // The layout is a packing too: R·D nonempty cells.
-    let found = witnessed.map_or(used, |cells| question.rows_for(cells).min(used));
+    // The question may know less of the limit of samples than the window does; the layout is a packing too.
+    let counts = checked.cells_upper.is_some()
+        && (instance.setting().packing.max_samples.is_none() || {
+            let parsed = Certificate::parse(&question, certificate.as_bytes(), limits).map_err(refused)?;
+            parsed.witness.is_some_and(|bins| witness_counts(instance, &bins))
+        });
+    let witnessed = checked.cells_upper.filter(|_| counts);
+    let cells_found = witnessed.unwrap_or_else(|| filled_cells(instance, layout));
+    let found = question.rows_for(cells_found).min(used);
     let allowed = match instance.setting().packing.rows {
         _ if is_fallback => found..=u64::MAX,
         RowsPolicy::Min => found..=found,
@@ -190,12 +196,16 @@ fn certify_rows(
         };
         return Err(VerifyError::mismatch(format!("step {step}: rows"), &used, &expected));
     }
-    Ok(CertifiedRows {
-        found,
-        bound: question.rows_for(cells_bound),
-        cells_found: checked.cells_upper.unwrap_or(used * question.slots),
-        cells_bound,
-    })
+    Ok(CertifiedRows { found, bound: question.rows_for(cells_bound), cells_found, cells_bound })
+}
+
+/// Cells that hold a recorded sample.
+fn filled_cells(instance: &Instance, layout: &Layout) -> u64 {
+    let mut filled = vec![false; layout.num_cells()];
+    for &cell in &layout.cell_of()[..instance.num_samples() - instance.num_dummies()] {
+        filled[cell as usize] = true;
+    }
+    filled.into_iter().filter(|&filled| filled).count() as u64
 }
 
 /// Batch indices per row and slot, and the dummies beside them.

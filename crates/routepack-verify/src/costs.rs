@@ -1,7 +1,7 @@
 //! Cost bounds and gaps of one step.
 
-use routepack_bounds::{LayoutBound, given_placement, layout_bound, placement_free};
-use routepack_problem::{Instance, Placement};
+use routepack_bounds::{LayoutBound, attention_bounds, given_demand, layout_bound_with, placement_free};
+use routepack_problem::{Instance, Placement, RankDemand};
 
 use crate::{PlanBound, PlanBounds};
 
@@ -13,10 +13,17 @@ impl From<LayoutBound> for PlanBound {
 }
 
 /// Both lower bounds on the cost of any layout with this number of rows.
-pub(crate) fn bound_costs(instance: &Instance, placement: &Placement, rows: usize) -> PlanBounds {
+pub(crate) fn bound_costs(
+    instance: &Instance,
+    placement: &Placement,
+    demand: &RankDemand,
+    rows: usize,
+) -> PlanBounds {
+    let attention = attention_bounds(instance, rows);
+    let given = given_demand(instance, placement, demand);
     PlanBounds {
-        given_placement: layout_bound(instance, &given_placement(instance, placement), rows).into(),
-        placement_free: layout_bound(instance, &placement_free(instance), rows).into(),
+        given_placement: layout_bound_with(instance, &given, attention.clone(), rows).into(),
+        placement_free: layout_bound_with(instance, &placement_free(instance), attention, rows).into(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use rayon::prelude::*;
 use routepack_problem::{Batch, SampleIds};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -9,14 +10,17 @@ use sha2::{Digest as _, Sha256};
 use crate::Plan;
 
 /// First bytes of the window digest, so that no other file can be taken for a window.
-const WINDOW_TAG: &str = "routepack-window/1";
+const WINDOW_TAG: &str = "routepack-window/2";
+/// Bytes of an array hashed on their own, so that threads share the work.
+const BLOCK: usize = 1 << 18;
 
 /// SHA-256 of the batch's arrays, hexadecimal.
 ///
 /// Independent of file format, memory order and integer type. Every array present, in the order of [`Batch`]'s fields,
-/// contributes its name, a zero byte, the number of dimensions, the dimensions and the values in row-major order:
-/// dimensions as 8 bytes, token counts as 4, ids and steps as 8 (two's complement), all least significant byte first;
-/// a text id contributes its number of bytes and its UTF-8. `expert_counts` always has four dimensions.
+/// contributes its name, a zero byte, the number of dimensions, the dimensions, and the SHA-256 (32 bytes) of every block
+/// of 2^18 bytes of its values, the last block shorter. Values are in row-major order; dimensions take 8 bytes, token
+/// counts 4, ids and steps 8 (two's complement), all least significant byte first; a text id is its number of bytes and
+/// its UTF-8. `expert_counts` always has four dimensions.
 pub fn window_sha256(batch: &Batch) -> String {
     let mut window = Hashed { hash: Sha256::new() };
     window.hash.update(WINDOW_TAG);
@@ -32,11 +36,13 @@ pub fn window_sha256(batch: &Batch) -> String {
     match &batch.sample_ids {
         Some(SampleIds::Integers(ids)) => window.integers("sample_ids", ids),
         Some(SampleIds::Strings(ids)) => {
-            window.begin("sample_ids as text", &[ids.len()]);
+            let mut bytes = Vec::new();
             for id in ids {
-                window.hash.update((id.len() as u64).to_le_bytes());
-                window.hash.update(id);
+                bytes.extend((id.len() as u64).to_le_bytes());
+                bytes.extend(id.as_bytes());
             }
+            window.begin("sample_ids as text", &[ids.len()]);
+            window.blocks(&bytes, BLOCK, |&byte| [byte]);
         }
         None => {}
     }
@@ -115,19 +121,32 @@ impl Hashed {
 
     fn counts(&mut self, name: &str, shape: &[usize], values: &[u32]) {
         self.begin(name, shape);
-        let mut bytes = Vec::with_capacity(4 << 14);
-        for block in values.chunks(1 << 14) {
-            bytes.clear();
-            bytes.extend(block.iter().flat_map(|value| value.to_le_bytes()));
-            self.hash.update(&bytes);
-        }
+        self.blocks(values, BLOCK / 4, |value| value.to_le_bytes());
     }
 
     fn integers(&mut self, name: &str, values: &[i64]) {
         self.begin(name, &[values.len()]);
-        for value in values {
-            self.hash.update(value.to_le_bytes());
-        }
+        self.blocks(values, BLOCK / 8, |value| value.to_le_bytes());
+    }
+
+    /// Hashes every block of so many values, on the threads of the current rayon pool, and then the hashes in order.
+    fn blocks<T: Sync, const WIDTH: usize>(
+        &mut self,
+        values: &[T],
+        block: usize,
+        bytes: impl Fn(&T) -> [u8; WIDTH] + Sync,
+    ) {
+        let hashes: Vec<[u8; 32]> = values
+            .par_chunks(block)
+            .map(|values| {
+                let mut hash = Sha256::new();
+                for some in values.chunks(1 << 12) {
+                    hash.update(some.iter().flat_map(&bytes).collect::<Vec<u8>>());
+                }
+                hash.finalize().into()
+            })
+            .collect();
+        hashes.iter().for_each(|hash| self.hash.update(hash));
     }
 
     fn finish(self) -> String {
@@ -185,6 +204,21 @@ mod tests {
         digests.sort();
         digests.dedup();
         assert_eq!(digests.len(), changes.len(), "two different batches have the same digest");
+    }
+
+    /// The definition again, without blocks in parallel, on an array of several blocks.
+    #[test]
+    fn blocks_are_those_of_the_definition() {
+        let lengths: Vec<u32> = (0..200_000).map(|index| index * 7919 % 4099 + 1).collect();
+        let mut plain = Sha256::new();
+        plain.update(b"routepack-window/2lengths\0");
+        plain.update(1u64.to_le_bytes());
+        plain.update(200_000u64.to_le_bytes());
+        let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
+        for block in bytes.chunks(262_144) {
+            plain.update(Sha256::digest(block));
+        }
+        assert_eq!(window_sha256(&Batch::from_lengths(lengths)), Hashed { hash: plain }.finish());
     }
 
     #[test]

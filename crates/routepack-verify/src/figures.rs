@@ -1,6 +1,6 @@
 //! Figures of a layout under a placement: one line of a report's table.
 
-use routepack_problem::{Evaluation, Instance, Layout, Placement, Score, evaluate};
+use routepack_problem::{Evaluation, Instance, Layout, Placement, Score, evaluate_projected, project};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -90,13 +90,14 @@ impl<'a> Measured<'a> {
     /// Measures a layout that passes its check, under a placement of the instance's dimensions.
     pub(crate) fn of(instance: &'a Instance, placement: &Placement, layout: &Layout) -> Self {
         let (grid, totals) = count_tokens(instance, layout);
+        let demand = project(instance, placement);
         Self {
             instance,
             rows: layout.num_rows(),
-            evaluation: evaluate(instance, placement, layout),
+            evaluation: evaluate_projected(instance, placement, &demand, layout),
             grid,
             totals,
-            bounds: bound_costs(instance, placement, layout.num_rows()),
+            bounds: bound_costs(instance, placement, &demand, layout.num_rows()),
         }
     }
 
@@ -199,12 +200,15 @@ fn rank_loads(evaluation: &Evaluation) -> Vec<Vec<u64>> {
     sums
 }
 
-/// Mean over the layers of standard deviation over mean: √(P·Σw² − (Σw)²) / Σw, the radicand an exact integer.
+/// Mean over the layers of standard deviation over mean: √(P·Σw² − (Σw)²) / Σw, the radicand an exact integer (beyond
+/// 2^48 rows a layer, of loads rounded down to 48 bits).
 fn coefficient_of_variation(rank_loads: &[Vec<u64>]) -> f64 {
     let of_layer = |loads: &Vec<u64>| {
-        let sum: u128 = loads.iter().map(|&load| u128::from(load)).sum();
-        let squares: u128 = loads.iter().map(|&load| u128::from(load).pow(2)).sum();
-        let radicand = loads.len() as u128 * squares - sum * sum;
+        let total: u128 = loads.iter().map(|&load| u128::from(load)).sum();
+        let shift = (128 - total.leading_zeros()).saturating_sub(48);
+        let loads = || loads.iter().map(|&load| u128::from(load >> shift));
+        let (sum, squares): (u128, u128) = (loads().sum(), loads().map(|load| load * load).sum());
+        let radicand = loads().len() as u128 * squares - sum * sum;
         if sum == 0 { 0.0 } else { (radicand as f64).sqrt() / sum as f64 }
     };
     if rank_loads.is_empty() {

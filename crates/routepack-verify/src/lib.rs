@@ -18,5 +18,5 @@ pub use plan::{
     FORMAT, OutsideId, Plan, PlanBound, PlanBounds, PlanDropped, PlanPlacement, PlanStep, Status, TokenGrid,
     TokenTotals,
 };
-pub use statement::{statement, witness_counts};
+pub use statement::{sample_bound, statement, witness_counts};
 pub use verify::{Claim, Verified, verify, verify_within};

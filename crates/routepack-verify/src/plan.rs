@@ -107,13 +107,14 @@ pub struct PlanStep {
     pub rows_policy: RowsPolicy,
     /// Fewest rows a feasible packing is known for.
     pub rows_found: u64,
-    /// Rows that are necessary, proved by the certificate.
+    /// Rows that are necessary: those that hold `cells_bound` cells.
     pub rows_bound: u64,
     /// Whether `rows_found` is proved to be the fewest, R*.
     pub rows_proved: bool,
-    /// Cells of the certificate's witness.
+    /// Cells of the best packing known: the certificate's witness, or this layout's cells with a sample in them where the
+    /// witness breaks a limit of samples a cell.
     pub cells_found: u64,
-    /// Cells that are necessary, proved by the certificate.
+    /// Cells that are necessary, proved by the certificate or by a limit of samples a cell (⌈samples/limit⌉).
     pub cells_bound: u64,
     /// Bin-packing certificate of these claims about the step's units, as text.
     pub certificate: String,

@@ -11,8 +11,9 @@ use routepack_problem::Instance;
 ///
 /// A limit of q samples a cell becomes a limit on items. Every unit has at least s samples, s the size of the smallest,
 /// so a cell with at most q samples holds at most ⌊q/s⌋ units: the question asks no more than the window does and its
-/// lower bounds hold for the window. Where all units have the same size it is the same question; where they do not, a
-/// witness may hold more than q samples in a cell (see [`witness_counts`]).
+/// lower bounds hold for the window (and so does [`sample_bound`]). Where all units have the same size it is the same
+/// question; where they do not, a witness may hold more than q samples in a bin, and counts only if it does not (see
+/// [`witness_counts`]).
 pub fn statement(instance: &Instance) -> Statement {
     let units = 0..num_recorded_units(instance);
     let smallest = units.clone().map(|unit| instance.unit(unit).len() as u32).min().unwrap_or(1);
@@ -25,12 +26,20 @@ pub fn statement(instance: &Instance) -> Statement {
     }
 }
 
-/// Whether a witness of [`statement`] is a feasible packing of the window: false where a limit of samples a cell meets
-/// units of different sizes.
-pub fn witness_counts(instance: &Instance) -> bool {
-    let mut sizes = (0..num_recorded_units(instance)).map(|unit| instance.unit(unit).len());
-    let first = sizes.next();
-    instance.setting().packing.max_samples.is_none() || sizes.all(|size| Some(size) == first)
+/// At least so many cells are necessary for the samples alone: ⌈samples/q⌉, or 1 without a limit of samples a cell.
+pub fn sample_bound(instance: &Instance) -> u64 {
+    let samples = (instance.num_samples() - instance.num_dummies()) as u64;
+    instance.setting().packing.max_samples.map_or(1, |limit| samples.div_ceil(limit.into()))
+}
+
+/// Whether a witness of [`statement`] is a feasible packing of the window: no bin holds more samples than a cell may.
+pub fn witness_counts(instance: &Instance, bins: &[Vec<u32>]) -> bool {
+    let samples = |bin: &Vec<u32>| bin.iter().map(|&unit| instance.unit(unit as usize).len()).sum::<usize>();
+    instance
+        .setting()
+        .packing
+        .max_samples
+        .is_none_or(|limit| bins.iter().all(|bin| samples(bin) <= limit as usize))
 }
 
 /// Units that hold recorded samples; dummies come last.
@@ -60,12 +69,14 @@ mod tests {
             Statement { sizes: vec![2, 6, 4, 12], capacity: 18, max_items: None, slots: 2, rows_multiple: 3 };
         assert_eq!(statement(&instance), expected);
         assert_eq!(statement(&instance.with_dummies(3).expect("allowed")), expected);
-        assert!(witness_counts(&instance));
+        assert!(witness_counts(&instance, &[vec![0, 1, 2, 3]]));
 
         setting.packing.max_samples = Some(3);
         let limited = Instance::single(batch, &setting).expect("valid");
         assert_eq!(statement(&limited).max_items, Some(3));
-        assert!(!witness_counts(&limited));
+        assert!(witness_counts(&limited, &[vec![0, 1], vec![2, 3]]));
+        assert!(!witness_counts(&limited, &[vec![0, 1, 2], vec![3]]));
+        assert_eq!((sample_bound(&instance), sample_bound(&limited)), (1, 2));
 
         let pairs = Batch {
             atomic_groups: Some(vec![0, 0, 1, 1, 2, 2]),
@@ -73,6 +84,6 @@ mod tests {
         };
         let pairs = Instance::single(pairs, &setting).expect("valid");
         assert_eq!(statement(&pairs).max_items, Some(1));
-        assert!(witness_counts(&pairs));
+        assert!(witness_counts(&pairs, &[vec![0], vec![1], vec![2]]));
     }
 }

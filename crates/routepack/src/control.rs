@@ -89,6 +89,16 @@ impl<'a> Control<'a> {
         self.stop_within_share(reserve, 1)
     }
 
+    /// Whether to stop even where there is no plan yet: cancelled, or `grace` after the deadline.
+    pub(crate) fn stop_late(&self, grace: Duration) -> impl Fn() -> bool + Sync + use<'a> {
+        let until = self.deadline.and_then(|deadline| deadline.checked_add(grace));
+        let cancel = self.cancel;
+        move || {
+            cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+                || until.is_some_and(|until| Instant::now() >= until)
+        }
+    }
+
     /// Whether to stop after one of `shares` equal shares of the time left until `reserve` before the deadline.
     pub(crate) fn stop_within_share(
         &self,

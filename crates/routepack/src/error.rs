@@ -3,7 +3,8 @@
 use routepack_problem::ProblemError;
 use thiserror::Error;
 
-/// Bad input, an infeasible job, or a broken invariant; running out of budget is no error.
+/// Bad input, an infeasible job, or a broken invariant. Running out of budget is no error but where no plan exists yet,
+/// which is [`PlanError::NotFound`].
 #[derive(Debug, Error)]
 pub enum PlanError {
     /// The window and the job do not make an instance.
@@ -18,13 +19,23 @@ pub enum PlanError {
     /// The layout stage refused its input.
     #[error("layout: {0}")]
     Arrange(#[from] routepack_arrange::ArrangeError),
-    /// The number of rows asked for cannot be had.
-    #[error(
-        "packing.rows = {asked}: at least {bound} rows are necessary and {found} rows are the fewest found in step {step}"
-    )]
+    /// The number of rows asked for cannot be had: proved.
+    #[error("infeasible: packing.rows = {asked}: at least {bound} rows are necessary in step {step}")]
     Rows {
         /// Rows asked for.
         asked: u64,
+        /// Rows proved necessary.
+        bound: u64,
+        /// Optimizer step.
+        step: i64,
+    },
+    /// No packing was found into as few rows as a plan may have, and none was proved impossible.
+    #[error(
+        "no plan was found within the budget: step {step} may have {most} rows at most, {bound} are proved necessary, {found} are the fewest found; a later deadline or larger counts in [pack] may find one"
+    )]
+    NotFound {
+        /// The most rows a plan may have, by the rows policy and the units that must fill them.
+        most: u64,
         /// Rows proved necessary.
         bound: u64,
         /// Rows of the best packing.
@@ -49,6 +60,15 @@ pub enum PlanError {
 }
 
 impl PlanError {
+    /// The error with the step it concerns, where there are several and it does not name it.
+    pub(crate) fn in_step(self, step: i64, num_steps: usize) -> Self {
+        match self {
+            Self::Rows { .. } | Self::NotFound { .. } => self,
+            _ if num_steps == 1 => self,
+            _ => Self::Step { step, error: Box::new(self) },
+        }
+    }
+
     /// Whether the job is at fault rather than the window.
     pub fn concerns_job(&self) -> bool {
         match self {
@@ -63,7 +83,9 @@ impl PlanError {
                 }
             }
             Self::Step { error, .. } => error.concerns_job(),
-            Self::Place(_) | Self::Pack(_) | Self::Arrange(_) | Self::Rows { .. } => true,
+            Self::Place(_) | Self::Pack(_) | Self::Arrange(_) | Self::Rows { .. } | Self::NotFound { .. } => {
+                true
+            }
             Self::Backend(_) | Self::Verify(_) => false,
         }
     }

@@ -3,8 +3,10 @@
 mod control;
 mod error;
 mod job;
+mod pack_groups;
 mod plan;
 mod report;
+mod rows;
 
 pub use control::{Control, Progress, Stage};
 pub use error::PlanError;

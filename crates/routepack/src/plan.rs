@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use routepack_arrange::{ArrangeProgress, arrange, spread_bins};
-use routepack_binpack::{PackProgress, Packed, pack};
 use routepack_certificate::Limits;
 use routepack_lp::Backend;
 use routepack_place::place;
-use routepack_problem::{
-    Batch, Instance, Layout, Placement, Prepared, ProblemError, RowsPolicy, Score, prepare,
-};
+use routepack_problem::{Batch, Instance, Layout, Placement, Prepared, RowsPolicy, Score, prepare};
 use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement, window_sha256};
 
+use crate::rows::{PackedStep, pack_step};
 use crate::{Control, Job, PlanError, Progress, Stage};
 
 /// Time kept for assembling the plan when a deadline is set, as a multiple of the time that reading all counts for the
@@ -39,12 +37,10 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     let stop = control.stop(reserve);
 
     let (placement, placed_fully) = place_experts(&prepared, job, &stop, control)?;
-    let first: Vec<FirstPlan> = steps(&prepared)
+    let first: Vec<FirstPlan<'_>> = steps(&prepared)
         .map(|(at, instance)| {
-            pack_step(instance, job, &stop, at, control).map_err(|error| match (&error, at) {
-                (PlanError::Rows { .. }, _) | (_, (_, 1)) => error,
-                _ => PlanError::Step { step: instance.step(), error: Box::new(error) },
-            })
+            begin_step(instance, job, &stop, at, control)
+                .map_err(|error| error.in_step(instance.step(), at.1))
         })
         .collect::<Result<_, _>>()?;
     let planned: Vec<StepPlan> = steps(&prepared)
@@ -69,16 +65,22 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     })?)
 }
 
-/// A step with its packing and a valid first layout per number of rows to try.
-struct FirstPlan {
-    packed: Packed,
-    /// Instance (with dummies where cells need them) and first layout, fewest rows first.
-    candidates: Vec<(Instance, Layout)>,
+/// A step with its packing and a first layout.
+struct FirstPlan<'a> {
+    /// The step's window, without dummies.
+    window: &'a Instance,
+    packed: PackedStep,
+    /// The numbers of rows to try, fewest first.
+    rows: Vec<u64>,
+    /// The window with as many dummies as the layout holds.
+    instance: Instance,
+    /// A valid layout of the fewest rows.
+    layout: Layout,
 }
 
 /// A step with its chosen layout.
 struct StepPlan {
-    packed: Packed,
+    packed: PackedStep,
     instance: Instance,
     layout: Layout,
     finished: bool,
@@ -106,7 +108,7 @@ fn place_experts(
     stop: &(dyn Fn() -> bool + Sync),
     control: &mut Control<'_>,
 ) -> Result<(Placement, bool), PlanError> {
-    let mut loads = prepared.instances[0].expert_loads();
+    let mut loads = prepared.instances[0].expert_loads().to_vec();
     for instance in &prepared.instances[1..] {
         for (sums, layer) in loads.iter_mut().zip(instance.expert_loads()) {
             sums.iter_mut().zip(layer).for_each(|(sum, load)| *sum += load);
@@ -121,111 +123,94 @@ fn place_experts(
     Ok((placed.placement, placed.finished))
 }
 
-/// Certified rows and, for every number of rows to try, a valid layout from the witness.
-fn pack_step(
-    instance: &Instance,
+/// Certified rows and a valid layout from the witness.
+fn begin_step<'a>(
+    instance: &'a Instance,
     job: &Job,
     stop: &(dyn Fn() -> bool + Sync),
     at: (usize, usize),
     control: &mut Control<'_>,
-) -> Result<FirstPlan, PlanError> {
-    control.say(Stage::Rows, at, 0.0, String::new());
-    let packed = pack(&statement(instance), &job.pack, job.seed, stop, &mut |progress: &PackProgress| {
-        let message = format!("{} cells, at least {}", progress.cells, progress.cells_bound);
-        control.say(Stage::Rows, at, 0.5, message);
-    })?;
-    let candidates = rows_to_try(instance, job, &packed)?
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, rows)| match first_layout(instance, &packed, rows) {
-            // More rows than the units can fill are not worth an error when fewer are at hand.
-            Err(PlanError::Problem(ProblemError::FewerUnitsThanCells { .. })) if index > 0 => None,
-            other => Some(other),
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(FirstPlan { packed, candidates })
-}
-
-/// The numbers of rows the policy asks for, fewest first.
-fn rows_to_try(instance: &Instance, job: &Job, packed: &Packed) -> Result<Vec<u64>, PlanError> {
+) -> Result<FirstPlan<'a>, PlanError> {
+    let packed = pack_step(instance, job, stop, at, control)?;
     let multiple = u64::from(job.packing.rows_multiple);
-    match job.packing.rows {
-        RowsPolicy::Min => Ok(vec![packed.rows]),
-        RowsPolicy::Fixed(rows) if u64::from(rows) >= packed.rows => Ok(vec![u64::from(rows)]),
-        RowsPolicy::Fixed(rows) => Err(PlanError::Rows {
-            asked: u64::from(rows),
-            bound: packed.rows_bound,
-            found: packed.rows,
-            step: instance.step(),
-        }),
+    let rows = match job.packing.rows {
+        RowsPolicy::Min => vec![packed.rows],
+        RowsPolicy::Fixed(rows) => vec![rows.into()],
         RowsPolicy::Search { extra_rows, .. } => {
-            Ok((0..=u64::from(extra_rows) / multiple).map(|extra| packed.rows + extra * multiple).collect())
+            (0..=u64::from(extra_rows) / multiple).map(|extra| packed.rows + extra * multiple).collect()
         }
-    }
+    };
+    let (with_dummies, layout) = first_layout(instance, &packed.bins, rows[0])?;
+    Ok(FirstPlan { window: instance, packed, rows, instance: with_dummies, layout })
 }
 
-fn first_layout(instance: &Instance, packed: &Packed, rows: u64) -> Result<(Instance, Layout), PlanError> {
-    let slots = instance.topology().num_slots();
-    let (cells, units) = (rows * slots as u64, instance.num_units());
-    let mut bins = packed.bins.clone();
+/// The bins as a layout of so many rows, and the window with the dummies it holds.
+fn first_layout(instance: &Instance, bins: &[Vec<u32>], rows: u64) -> Result<(Instance, Layout), PlanError> {
+    let cells = rows * instance.topology().num_slots() as u64;
+    let units = instance.num_units();
     if units as u64 >= cells {
-        return Ok((instance.clone(), spread_bins(instance, &bins, rows as usize)?));
-    }
-    if instance.setting().packing.dummies.is_none() {
-        return Err(ProblemError::FewerUnitsThanCells { units, cells, rows, slots: slots as u32 }.into());
+        return Ok((instance.clone(), spread_bins(instance, bins, rows as usize)?));
     }
     // One unit a cell, and a dummy in each cell that is left.
     let filled = instance.with_dummies(cells as usize - units)?;
-    bins.clear();
-    bins.extend((0..filled.num_units()).map(|unit| vec![unit as u32]));
-    let layout = spread_bins(&filled, &bins, rows as usize)?;
+    let single: Vec<Vec<u32>> = (0..filled.num_units()).map(|unit| vec![unit as u32]).collect();
+    let layout = spread_bins(&filled, &single, rows as usize)?;
     Ok((filled, layout))
 }
 
 /// The best layout of the best number of rows.
 fn arrange_step(
-    first: FirstPlan,
+    first: FirstPlan<'_>,
     placement: &Placement,
     job: &Job,
     reserve: Duration,
     at: (usize, usize),
     control: &mut Control<'_>,
 ) -> Result<StepPlan, PlanError> {
-    let count = first.candidates.len();
-    let mut best: Option<(u128, Score, Instance, Layout)> = None;
-    let mut finished = first.packed.finished;
-    for (index, (instance, layout)) in first.candidates.into_iter().enumerate() {
-        let shares_left = (at.1 - at.0) * count + count - index;
+    let FirstPlan { window, packed, rows: to_try, instance, layout } = first;
+    let mut best: Option<((u128, Score), Instance, Layout)> = None;
+    let mut finished = packed.finished;
+    let mut begun = Some((instance, layout));
+    for (index, &rows) in to_try.iter().enumerate() {
+        let shares_left = (at.1 - at.0) * to_try.len() + to_try.len() - index;
         let stop = control.stop_within_share(reserve, shares_left);
-        let rows = layout.num_rows();
+        let (instance, layout) = match begun.take() {
+            Some(begun) => begun,
+            None if !can_fill(window, rows) => break,
+            None if stop() => {
+                finished = false;
+                break;
+            }
+            None => first_layout(window, &packed.bins, rows)?,
+        };
         let unit = (u64::from(job.packing.capacity) << instance.charges().scale_bits()) as f64;
         let rungs = f64::from(job.arrange.temperatures);
         let mut observe = |progress: &ArrangeProgress| {
             let message = format!("{rows} rows, joint score {:.4}", progress.score.worst_shard as f64 / unit);
             let within = progress.report.as_ref().map_or(0.0, |report| f64::from(report.rung) / rungs);
             let fraction = (f64::from(progress.round) + within) / f64::from(job.arrange.rounds);
-            control.say(Stage::Arrange, at, (index as f64 + fraction) / count as f64, message);
+            control.say(Stage::Arrange, at, (index as f64 + fraction) / to_try.len() as f64, message);
         };
         let arranged = arrange(&instance, placement, &layout, &job.arrange, job.seed, &stop, &mut observe)?;
         finished &= arranged.finished;
-        let cost = u128::from(arranged.score.worst_shard) + rows as u128 * row_cost(&instance);
-        if best.as_ref().is_none_or(|(least, score, ..)| (cost, arranged.score) < (*least, *score)) {
-            best = Some((cost, arranged.score, instance, arranged.layout));
+        let cost = u128::from(arranged.score.worst_shard) + u128::from(rows) * u128::from(window.row_cost());
+        let rank = (cost, arranged.score);
+        if best.as_ref().is_none_or(|(least, ..)| rank < *least) {
+            best = Some((rank, instance, arranged.layout));
         }
     }
-    let (_, _, instance, layout) = best.expect("the policy names at least one number of rows");
-    Ok(StepPlan { packed: first.packed, instance, layout, finished })
+    let (_, instance, layout) = best.expect("the policy names at least one number of rows");
+    Ok(StepPlan { packed, instance, layout, finished })
 }
 
-/// Scaled cost of one more row under `rows = { row_cost }`, 0 otherwise.
-fn row_cost(instance: &Instance) -> u128 {
-    let RowsPolicy::Search { row_cost, .. } = instance.setting().packing.rows else { return 0 };
-    let (mantissa, exponent) = row_cost.fraction();
-    (mantissa.unsigned_abs() << instance.charges().scale_bits()) / 10u128.pow(exponent)
+/// Whether no cell of so many rows would stay empty.
+fn can_fill(window: &Instance, rows: u64) -> bool {
+    let cells = rows * window.topology().num_slots() as u64;
+    window.setting().packing.dummies.is_some() || window.num_units() as u64 >= cells
 }
 
 impl Control<'_> {
-    fn say(&mut self, stage: Stage, step: (usize, usize), fraction: f64, message: String) {
+    pub(crate) fn say(&mut self, stage: Stage, step: (usize, usize), fraction: f64, message: String) {
         (self.observe)(&Progress { stage, step, fraction, message });
     }
 }
