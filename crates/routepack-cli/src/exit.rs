@@ -12,6 +12,8 @@ pub(crate) enum Failure {
     Input(String),
     /// A file could not be read or written.
     File(String),
+    /// No plan was found within the budget, and none was proved impossible.
+    NotFound(String),
 }
 
 impl Failure {
@@ -26,6 +28,7 @@ impl Failure {
             Self::Refused(_) => 1,
             Self::Input(_) => 3,
             Self::File(_) => 4,
+            Self::NotFound(_) => 5,
         })
     }
 }
@@ -33,7 +36,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(message) | Self::Input(message) | Self::File(message) => f.write_str(message),
+            Self::Refused(message) | Self::Input(message) | Self::File(message) | Self::NotFound(message) => {
+                f.write_str(message)
+            }
         }
     }
 }

@@ -36,7 +36,8 @@ Exit codes:
   1  a claim was refused by verification
   2  wrong usage
   3  the input is bad or infeasible
-  4  a file could not be read or written";
+  4  a file could not be read or written
+  5  no plan was found within the budget, and none was proved impossible";
 
 #[derive(Subcommand)]
 enum Command {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use routepack::formats;
-use routepack::{Control, Job, Plan};
+use routepack::{Control, Job, Plan, PlanError};
 
 use super::{ends_with, in_pool, is_stdout, read_window};
 use crate::exit::Failure;
@@ -75,6 +75,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut control = control.observed_by(|progress| bar.show(progress));
     let plan =
         in_pool(arguments.threads, || routepack::plan(&batch, &job, &mut control))?.map_err(|error| {
+            if matches!(error, PlanError::NotFound { .. }) {
+                return Failure::NotFound(format!("{}: {error}", arguments.window.display()));
+            }
             let file = if error.concerns_job() { &arguments.job } else { &arguments.window };
             Failure::input(file.display(), error)
         })?;
