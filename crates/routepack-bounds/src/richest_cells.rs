@@ -93,11 +93,14 @@ impl RichestCells {
             for (of, &weight) in self.floats.iter().zip(&weights) {
                 excess.iter_mut().zip(of).for_each(|(excess, value)| *excess -= value * weight);
             }
-            let counted: Vec<u64> = excess.iter().map(|&excess| u64::from(excess > 0.0)).collect();
+            let counted: Vec<u64> =
+                excess.iter().map(|&excess| if excess > 0.0 { u64::MAX } else { 0 }).collect();
             let bound =
                 excess.iter().fold(cells * weights.iter().sum::<f64>(), |sum, excess| sum + excess.max(0.0));
             let slope = |of: &Vec<u64>| {
-                cells - of.iter().zip(&counted).map(|(&value, &counts)| value * counts).sum::<u64>() as f64
+                cells
+                    - of.iter().zip(&counted).map(|(&value, &mask)| value & mask).fold(0, u64::wrapping_add)
+                        as f64
             };
             let gradient: Vec<f64> = self.values.iter().map(slope).collect();
             if bound < least {
