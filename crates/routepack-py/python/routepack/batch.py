@@ -1,0 +1,115 @@
+"""Recorded samples of one or several optimizer steps."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ._arrays import integers, optional
+from ._native import NativeBatch, WindowError
+
+
+class Batch:
+    """Samples of one or several optimizer steps that share one expert placement. Immutable; pickles.
+
+    Args:
+        lengths: tokens of every sample, prompt and response, ``[samples]``.
+        counts: routed rows that chose each expert: ``[samples, layers, experts]``, or a list of ``[layers, experts]``
+            as ``count`` gives them (then no second dense copy is made). Without counts only attention is charged.
+        routed_rows: rows counted of every sample; derived from the counts by default.
+        loss_tokens: tokens in the loss mask; reported per micro-batch and step.
+        ids: integers or texts, unique, repeated in plans.
+        prompt_ids: prompt of every sample; statistics only.
+        atomic_groups: samples with the same nonnegative number share a micro-batch.
+        step: optimizer step of every sample; one step by default.
+
+    Raises:
+        WindowError: an array has another shape, or a value is out of range.
+    """
+
+    def __init__(
+        self,
+        lengths: npt.ArrayLike,
+        counts: npt.NDArray[Any] | Sequence[npt.NDArray[Any]] | None = None,
+        routed_rows: npt.ArrayLike | None = None,
+        loss_tokens: npt.ArrayLike | None = None,
+        ids: Sequence[int] | Sequence[str] | None = None,
+        prompt_ids: npt.ArrayLike | None = None,
+        atomic_groups: npt.ArrayLike | None = None,
+        step: npt.ArrayLike | None = None,
+    ) -> None:
+        texts_or_integers = None if ids is None else [item if isinstance(item, str) else int(item) for item in ids]
+        if texts_or_integers is not None and len(set(texts_or_integers)) != len(texts_or_integers):
+            raise WindowError("ids: some id occurs twice")
+        self._native = NativeBatch(
+            integers("lengths", lengths, np.uint32),
+            counts=_counts(counts),
+            routed_rows=optional("routed_rows", routed_rows, np.uint32),
+            loss_tokens=optional("loss_tokens", loss_tokens, np.uint32),
+            ids=texts_or_integers,
+            prompt_ids=optional("prompt_ids", prompt_ids, np.int64),
+            atomic_groups=optional("atomic_groups", atomic_groups, np.int64),
+            step=optional("step", step, np.int64),
+        )
+
+    @classmethod
+    def _wrap(cls, native: NativeBatch) -> Batch:
+        batch = cls.__new__(cls)
+        batch._native = native
+        return batch
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Batch:
+        """Reads a window, ``.npz`` or ``.json``."""
+        return cls._wrap(NativeBatch.load(path))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a window, ``.npz`` or ``.json`` by its name; the file is whole or not there."""
+        self._native.save(path)
+
+    def check(self, top_k: int) -> None:
+        """Checks the arrays against each other: every layer's counts of a sample sum to ``top_k`` times its rows."""
+        self._native.check(top_k)
+
+    def arrays(self) -> dict[str, Any]:
+        """Copies of the arrays, by the names of the constructor."""
+        return self._native.arrays()
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the values; plans state it."""
+        return self._native.sha256()
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __repr__(self) -> str:
+        return f"<routepack.Batch of {len(self)} samples>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_from_arrays, (self.arrays(),))
+
+
+def _from_arrays(arrays: dict[str, Any]) -> Batch:
+    return Batch(**arrays)
+
+
+def _counts(counts: Any) -> Any:
+    if counts is None:
+        return None
+    if isinstance(counts, (list, tuple)):
+        return [_unsigned(f"counts of sample {index}", np.asarray(one)) for index, one in enumerate(counts)]
+    return _unsigned("counts", np.asarray(counts))
+
+
+def _unsigned(name: str, counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if counts.dtype == np.uint32 or (counts.dtype == np.uint16 and counts.ndim > 2):
+        return counts
+    if counts.dtype.kind not in "iu":
+        raise WindowError(f"{name}: dtype {counts.dtype}, expected integers")
+    if counts.size and (int(counts.min()) < 0 or int(counts.max()) > 0xFFFFFFFF):
+        raise WindowError(f"{name}: values from {counts.min()} to {counts.max()}, expected 0 to 4294967295")
+    return counts.astype(np.uint32)

@@ -1,0 +1,170 @@
+//! Recorded samples as arrays.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numpy::{
+    PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use routepack::formats;
+use routepack::{Batch, ExpertCounts, SampleIds};
+
+use crate::errors::{WindowError, of_format, of_problem};
+
+/// A window of recorded samples; immutable.
+#[pyclass(frozen, module = "routepack._native")]
+pub(crate) struct NativeBatch {
+    pub(crate) batch: Arc<Batch>,
+}
+
+/// Counts as they come: `[samples, layers, experts]` at once, or one `[layers, experts]` a sample.
+#[derive(FromPyObject)]
+pub(crate) enum Counts<'py> {
+    Whole(PyReadonlyArrayDyn<'py, u32>),
+    Short(PyReadonlyArrayDyn<'py, u16>),
+    Each(Vec<PyReadonlyArray2<'py, u32>>),
+}
+
+/// Ids as they come.
+#[derive(FromPyObject)]
+pub(crate) enum Ids {
+    Integers(Vec<i64>),
+    Strings(Vec<String>),
+}
+
+#[pymethods]
+impl NativeBatch {
+    #[new]
+    #[pyo3(signature = (lengths, counts=None, routed_rows=None, loss_tokens=None, ids=None, prompt_ids=None, atomic_groups=None, step=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn new(
+        lengths: PyReadonlyArray1<'_, u32>,
+        counts: Option<Counts<'_>>,
+        routed_rows: Option<PyReadonlyArray1<'_, u32>>,
+        loss_tokens: Option<PyReadonlyArray1<'_, u32>>,
+        ids: Option<Ids>,
+        prompt_ids: Option<PyReadonlyArray1<'_, i64>>,
+        atomic_groups: Option<PyReadonlyArray1<'_, i64>>,
+        step: Option<PyReadonlyArray1<'_, i64>>,
+    ) -> PyResult<Self> {
+        let batch = Batch {
+            lengths: lengths.as_array().to_vec(),
+            expert_counts: counts.map(|counts| expert_counts(&counts)).transpose()?,
+            routed_rows: routed_rows.map(|rows| rows.as_array().to_vec()),
+            loss_tokens: loss_tokens.map(|tokens| tokens.as_array().to_vec()),
+            sample_ids: ids.map(|ids| match ids {
+                Ids::Integers(ids) => SampleIds::Integers(ids),
+                Ids::Strings(ids) => SampleIds::Strings(ids),
+            }),
+            prompt_ids: prompt_ids.map(|ids| ids.as_array().to_vec()),
+            atomic_groups: atomic_groups.map(|groups| groups.as_array().to_vec()),
+            step: step.map(|step| step.as_array().to_vec()),
+            ..Batch::default()
+        };
+        Ok(Self { batch: Arc::new(batch) })
+    }
+
+    /// Reads a window file.
+    #[staticmethod]
+    fn load(path: PathBuf) -> PyResult<Self> {
+        let batch = formats::read_batch(&path).map_err(|error| of_format(&error))?;
+        Ok(Self { batch: Arc::new(batch) })
+    }
+
+    /// Writes a window file, `.npz`, or `.json` by its name.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let json = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
+        let write = if json { formats::write_batch_json } else { formats::write_batch_npz };
+        py.detach(|| write(&path, &self.batch)).map_err(|error| of_format(&error))
+    }
+
+    /// Checks the samples against each other, and against the experts a token chooses.
+    fn check(&self, py: Python<'_>, top_k: u32) -> PyResult<()> {
+        py.detach(|| self.batch.check(top_k)).map_err(|error| of_problem(&error))
+    }
+
+    fn __len__(&self) -> usize {
+        self.batch.num_samples()
+    }
+
+    /// The arrays, by the names of the constructor.
+    fn arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let batch = &self.batch;
+        let arrays = PyDict::new(py);
+        arrays.set_item("lengths", PyArray1::from_slice(py, &batch.lengths))?;
+        if let Some(counts) = &batch.expert_counts {
+            let [samples, parts, layers, experts] = counts.shape();
+            let flat = PyArray1::from_slice(py, counts.values());
+            let shaped = match parts {
+                1 => flat.reshape([samples, layers, experts])?.into_any(),
+                _ => flat.reshape([samples, parts, layers, experts])?.into_any(),
+            };
+            arrays.set_item("counts", shaped)?;
+        }
+        for (name, values) in [("routed_rows", &batch.routed_rows), ("loss_tokens", &batch.loss_tokens)] {
+            if let Some(values) = values {
+                arrays.set_item(name, PyArray1::from_slice(py, values))?;
+            }
+        }
+        for (name, values) in [
+            ("prompt_ids", &batch.prompt_ids),
+            ("atomic_groups", &batch.atomic_groups),
+            ("step", &batch.step),
+        ] {
+            if let Some(values) = values {
+                arrays.set_item(name, PyArray1::from_slice(py, values))?;
+            }
+        }
+        match &batch.sample_ids {
+            Some(SampleIds::Integers(ids)) => arrays.set_item("ids", ids)?,
+            Some(SampleIds::Strings(ids)) => arrays.set_item("ids", ids)?,
+            None => {}
+        }
+        Ok(arrays)
+    }
+
+    /// Digest of the window, as plans state it.
+    fn sha256(&self, py: Python<'_>) -> String {
+        py.detach(|| routepack::verification::window_sha256(&self.batch))
+    }
+}
+
+/// One copy of the counts, the one that planning works on.
+fn expert_counts(counts: &Counts<'_>) -> PyResult<ExpertCounts> {
+    let shaped = |shape: &[usize], values: Vec<u32>| {
+        let shape = match *shape {
+            [samples, layers, experts] => [samples, 1, layers, experts],
+            [samples, parts, layers, experts] => [samples, parts, layers, experts],
+            _ => {
+                return Err(WindowError::new_err(format!(
+                    "counts: shape {shape:?}, expected [samples, layers, experts]"
+                )));
+            }
+        };
+        ExpertCounts::new(shape, values).map_err(|error| of_problem(&error))
+    };
+    match counts {
+        Counts::Whole(counts) => shaped(counts.shape(), counts.as_array().iter().copied().collect()),
+        Counts::Short(counts) => {
+            shaped(counts.shape(), counts.as_array().iter().map(|&count| count.into()).collect())
+        }
+        Counts::Each(counts) => {
+            let (layers, experts) =
+                counts.first().map_or((1, 1), |counts| (counts.shape()[0], counts.shape()[1]));
+            let mut values = Vec::with_capacity(counts.len() * layers * experts);
+            for (sample, counts) in counts.iter().enumerate() {
+                if counts.shape() != [layers, experts] {
+                    return Err(WindowError::new_err(format!(
+                        "counts of sample {sample}: shape {:?}, expected {:?} as the samples before",
+                        counts.shape(),
+                        [layers, experts]
+                    )));
+                }
+                values.extend(counts.as_array().iter());
+            }
+            shaped(&[counts.len(), layers, experts], values)
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A plan being made in a thread.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use routepack::formats;
+use routepack::verification::{Status, plan_sha256};
+use routepack::{Batch, Control, Job, Placement, Plan, plan};
+
+use crate::batch::NativeBatch;
+use crate::errors::{JobError, RoutePackError, VerifyError, of_format, of_plan};
+use crate::work::{Work, run};
+
+/// What came of planning: the plan's JSON, or the error and whether the job is at fault.
+type Outcome = Result<Arc<str>, Arc<routepack::PlanError>>;
+
+/// A plan being made.
+#[pyclass(frozen, module = "routepack._native")]
+pub(crate) struct Planning {
+    work: Work<Outcome>,
+    progress: Arc<Mutex<(String, f64)>>,
+}
+
+/// Starts planning and returns at once. `job` is JSON; `resident` is `[layers][slots]`, the expert in every slot.
+#[pyfunction]
+#[pyo3(signature = (batch, job, resident=None, deadline_ms=None, threads=None, strict=true))]
+pub(crate) fn start(
+    batch: &NativeBatch,
+    job: &str,
+    resident: Option<Vec<Vec<u32>>>,
+    deadline_ms: Option<u64>,
+    threads: Option<usize>,
+    strict: bool,
+) -> PyResult<Planning> {
+    let begun = Instant::now();
+    let mut job: Job =
+        serde_json::from_str(job).map_err(|error| JobError::new_err(format!("job: {error}")))?;
+    job.deadline_ms = deadline_ms.or(job.deadline_ms);
+    if let Some(phys2log) = resident {
+        job.place.resident = Some(placement(&phys2log, job.topology.ep as usize)?);
+    }
+    let batch = Arc::clone(&batch.batch);
+    let progress = Arc::new(Mutex::new((String::new(), 0.0)));
+    let said = Arc::clone(&progress);
+    let work = Work::start(threads, move |cancel| {
+        let observe = |progress: &routepack::Progress| {
+            let (step, steps) = progress.step;
+            let text = format!("{} {step}/{steps}: {}", progress.stage.name(), progress.message);
+            *said.lock().unwrap_or_else(PoisonError::into_inner) = (text, progress.fraction);
+        };
+        let left = job.deadline_ms.map(|limit| Duration::from_millis(limit).saturating_sub(begun.elapsed()));
+        make(&batch, &job, left, strict, cancel, &observe).map_err(Arc::new)
+    })?;
+    Ok(Planning { work, progress })
+}
+
+fn make(
+    batch: &Arc<Batch>,
+    job: &Job,
+    left: Option<Duration>,
+    strict: bool,
+    cancel: &AtomicBool,
+    observe: &(dyn Fn(&routepack::Progress) + Sync),
+) -> Result<Arc<str>, routepack::PlanError> {
+    let control = || {
+        let control = Control::new().cancelled_by(cancel).observed_by(|progress| observe(progress));
+        match left {
+            Some(left) => control.within(left),
+            None => control,
+        }
+    };
+    let made = match plan(batch, job, &mut control()) {
+        Err(error) if !strict && batch.expert_counts.is_some() && !error.concerns_job() => {
+            let mut made = plan(&Arc::new(without_routes(batch)), job, &mut control())?;
+            made.status = Status::Fallback(format!("planned without routes: {error}"));
+            made.sha256 = plan_sha256(&made);
+            made
+        }
+        made => made?,
+    };
+    Ok(formats::plan_json(&made).into())
+}
+
+/// The samples without what was recorded of their routes: only attention is charged.
+fn without_routes(batch: &Batch) -> Batch {
+    Batch { expert_counts: None, routed_rows: None, ..batch.clone() }
+}
+
+/// Slots of every expert from the expert in every slot.
+fn placement(phys2log: &[Vec<u32>], ranks: usize) -> PyResult<Placement> {
+    let mut slots = Vec::with_capacity(phys2log.len());
+    for (layer, experts) in phys2log.iter().enumerate() {
+        let mut of_layer = vec![u32::MAX; experts.len()];
+        for (slot, &expert) in experts.iter().enumerate() {
+            match of_layer.get_mut(expert as usize) {
+                Some(held) if *held == u32::MAX => *held = slot as u32,
+                _ => {
+                    let why = format!(
+                        "resident: layer {layer}, slot {slot}: expert {expert} twice or out of range"
+                    );
+                    return Err(JobError::new_err(why));
+                }
+            }
+        }
+        slots.push(of_layer);
+    }
+    Placement::new(ranks, slots).map_err(|error| JobError::new_err(format!("resident: {error}")))
+}
+
+#[pymethods]
+impl Planning {
+    /// Waits for the plan, as JSON.
+    #[pyo3(signature = (timeout=None))]
+    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<String> {
+        let timeout = timeout.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+        match self.work.wait(py, timeout)? {
+            None => Err(pyo3::exceptions::PyTimeoutError::new_err("the plan is not finished")),
+            Some(Ok(json)) => Ok(json.to_string()),
+            Some(Err(error)) => Err(of_plan(&error)),
+        }
+    }
+
+    /// Whether the plan is there.
+    fn done(&self) -> bool {
+        self.work.is_done()
+    }
+
+    /// Ends planning with the best plan so far.
+    fn cancel(&self) {
+        self.work.cancel();
+    }
+
+    /// What is being done, and which share of it.
+    fn progress(&self) -> (String, f64) {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Recomputes everything a plan claims; the claims as text.
+#[pyfunction]
+pub(crate) fn verify_plan(
+    py: Python<'_>,
+    plan: &str,
+    batch: &NativeBatch,
+) -> PyResult<Vec<(String, String)>> {
+    let plan: Plan = formats::parse_plan(plan.as_bytes(), "plan").map_err(|error| of_format(&error))?;
+    let fallback = matches!(plan.status, Status::Fallback(_));
+    let routes_unused = fallback && plan.placement.is_none() && batch.batch.expert_counts.is_some();
+    let batch = if routes_unused { Arc::new(without_routes(&batch.batch)) } else { Arc::clone(&batch.batch) };
+    let verified = run(py, None, move |_| {
+        routepack::verify(&plan, &batch)
+            .map(|verified| {
+                let claims = verified.claims.iter().map(|claim| (claim.what.clone(), claim.value.clone()));
+                Arc::new(claims.collect::<Vec<_>>())
+            })
+            .map_err(|error| error.to_string())
+    })?;
+    verified.map(|claims| claims.to_vec()).map_err(VerifyError::new_err)
+}
+
+/// A job file as JSON.
+#[pyfunction]
+pub(crate) fn job_from_toml(path: PathBuf) -> PyResult<String> {
+    let job: Job = formats::read_toml(&path).map_err(|error| of_format(&error))?;
+    serde_json::to_string(&job).map_err(|error| RoutePackError::new_err(error.to_string()))
+}
+
+/// The text of a plan file, checked to be one.
+#[pyfunction]
+pub(crate) fn read_text(path: PathBuf) -> PyResult<String> {
+    let plan = formats::read_plan(&path).map_err(|error| of_format(&error))?;
+    Ok(formats::plan_json(&plan))
+}
+
+/// Writes a file whole or not at all.
+#[pyfunction]
+pub(crate) fn write_text(path: PathBuf, text: &str) -> PyResult<()> {
+    formats::write_atomically(&path, text.as_bytes()).map_err(|error| of_format(&error))
+}

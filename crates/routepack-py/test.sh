@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Builds the wheel, installs it into a fresh virtual environment and runs the tests of the package there.
+#
+#   bash crates/routepack-py/test.sh
+#
+# Needs Python 3.10 or later with pip and venv. Heeds CARGO_TARGET_DIR.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+target=${CARGO_TARGET_DIR:-$PWD/../../target}
+mkdir -p "$target/python"
+target=$(cd "$target" && pwd)
+export CARGO_TARGET_DIR=$target
+
+tools=$target/python/tools fresh=$target/python/fresh wheels=$target/python/wheels
+[ -x "$tools/bin/maturin" ] || { python3 -m venv "$tools" && "$tools/bin/pip" install -q 'maturin>=1.9,<2'; }
+rm -rf "$wheels" "$fresh"
+"$tools/bin/maturin" build --release --quiet --out "$wheels" --interpreter python3
+python3 -m venv "$fresh"
+"$fresh/bin/pip" install -q pytest "$wheels"/*.whl
+"$fresh/bin/python" -m pytest -q -p no:cacheprovider tests

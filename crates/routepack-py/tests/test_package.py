@@ -1,0 +1,376 @@
+"""The package as a trainer uses it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import routepack as rp
+
+JOB = {
+    "topology": {"dp": 4, "ep": 2},
+    "routing": {"top_k": 2},
+    "packing": {"capacity": 256},
+    "arrange": {},
+}
+
+
+def window(samples: int = 48, seed: int = 0, layers: int = 3, experts: int = 8, top_k: int = 2, steps: int = 1):
+    """Lengths, ids of every sample `[rows, layers, k]`, and arrays for a batch."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 128, samples)
+    ids = [
+        np.argsort(rng.random((length - 1, layers, experts)), axis=-1)[..., :top_k].astype(np.int16)
+        for length in lengths
+    ]
+    counted = [rp.count(one, experts) for one in ids]
+    step = np.arange(samples) % steps
+    return {
+        "lengths": lengths,
+        "counts": [counts for counts, _ in counted],
+        "routed_rows": [rows for _, rows in counted],
+        "loss_tokens": lengths // 2,
+        "ids": [f"sample-{index}" for index in range(samples)],
+        "step": step,
+    }, ids
+
+
+@pytest.fixture(scope="module")
+def batch() -> rp.Batch:
+    return rp.Batch(**window()[0])
+
+
+@pytest.fixture(scope="module")
+def plan(batch: rp.Batch) -> rp.Plan:
+    return rp.plan(batch, JOB)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64])
+def test_counts_are_those_of_bincount(dtype: type) -> None:
+    _, ids = window(samples=3)
+    for one in ids:
+        expected = np.stack([np.bincount(one[:, layer].ravel(), minlength=8) for layer in range(3)])
+        counts, rows = rp.count(one.astype(dtype), 8)
+        assert counts.dtype == np.uint32 and (counts == expected).all() and rows == len(one)
+    mask = np.arange(len(ids[0])) % 2 == 0
+    expected = np.bincount(ids[0][mask][:, 1].ravel(), minlength=8)
+    assert (rp.count(ids[0].astype(dtype), 8, mask)[0][1] == expected).all()
+
+
+def test_missing_rows_are_not_counted_and_wrong_ids_refused() -> None:
+    ids = np.array([[[0, 1]], [[-1, -1]], [[2, 3]]], dtype=np.int16)
+    counts, rows = rp.count(ids, 4)
+    assert counts.tolist() == [[1, 1, 1, 1]] and rows == 2
+    for wrong, message in [
+        (ids.copy(), "row 2, layer 0: expert 3: expected 0 to 2"),
+        (np.array([[[1, 1]]]), "row 0, layer 0: expert 1 twice"),
+        (ids.astype(np.float32), "dtype float32"),
+        (ids[0], "expected [rows, layers, k]"),
+    ]:
+        with pytest.raises(rp.RoutesError, match=re.escape(message)):
+            rp.count(wrong, 3)
+    with pytest.raises(rp.RoutesError, match="dtype uint8 holds ids up to 255"):
+        rp.count(np.zeros((1, 1, 1), dtype=np.uint8), 300)
+    with pytest.raises(rp.RoutesError, match="mask"):
+        rp.count(ids, 4, [True])
+
+
+def test_a_batch_states_its_arrays_and_pickles(batch: rp.Batch) -> None:
+    arrays, _ = window()
+    again = pickle.loads(pickle.dumps(batch))
+    assert again.sha256 == batch.sha256 and len(again) == 48
+    held = batch.arrays()
+    assert (held["counts"] == np.stack(arrays["counts"])).all()
+    assert held["ids"] == arrays["ids"]
+    whole = rp.Batch(**{**arrays, "counts": np.stack(arrays["counts"]).astype(np.int64)})
+    assert whole.sha256 == batch.sha256
+    batch.check(2)
+    with pytest.raises(rp.WindowError, match="sum"):
+        batch.check(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lengths": [1, -2]}, "lengths[1] = -2: expected 0 to 4294967295"),
+        ({"lengths": [1.5, 2]}, "lengths: dtype float64"),
+        ({"lengths": [[1, 2]]}, "expected [samples]"),
+        ({"ids": ["a", "a"]}, "ids: some id occurs twice"),
+        ({"counts": np.full((2, 1, 2), -1)}, "counts: values from -1"),
+        ({"counts": [np.zeros((1, 2), np.uint32), np.zeros((1, 3), np.uint32)]}, "counts of sample 1: shape [1, 3]"),
+    ],
+)
+def test_wrong_arrays_are_refused(change: dict, message: str) -> None:
+    with pytest.raises(rp.WindowError, match=re.escape(message)):
+        rp.Batch(**{"lengths": [1, 2], **change})
+
+
+def test_windows_are_files(batch: rp.Batch, tmp_path: Path) -> None:
+    for name in ["w.npz", "w.json"]:
+        batch.save(tmp_path / name)
+        assert rp.Batch.load(tmp_path / name).sha256 == batch.sha256
+    with pytest.raises(rp.FileError, match="none.npz: cannot open"):
+        rp.Batch.load(tmp_path / "none.npz")
+
+
+def test_a_plan_holds_every_sample_once(batch: rp.Batch, plan: rp.Plan) -> None:
+    lengths = batch.arrays()["lengths"]
+    assert plan.status in ("ok", "gap") and plan.finished
+    held = [index for rank in range(4) for cell in plan.micro_batches(dp_rank=rank) for index in cell]
+    assert sorted(held) == list(range(48))
+    assert all(len(plan.micro_batches(dp_rank=rank)) == plan.num_rows() for rank in range(4))
+    for rank in range(4):
+        for row, cell in enumerate(plan.micro_batches(dp_rank=rank)):
+            assert cell.dtype == np.int32 and lengths[cell].sum() == plan.tokens(kind="raw")[row, rank] <= 256
+            assert (lengths[cell] // 2).sum() == plan.loss_tokens()[row, rank]
+    assert plan.tokens().shape == (plan.num_rows(), 4)
+    log2phys, phys2log = plan.log2phys, plan.phys2log
+    assert log2phys.dtype == phys2log.dtype == np.int32 and log2phys.shape == (3, 8)
+    assert (np.take_along_axis(phys2log, log2phys, axis=1) == np.arange(8)).all()
+    moved = {(layer, expert) for layer, expert, _, _ in plan.moves.tolist()}
+    ranks = log2phys // 4
+    assert moved == {(l, e) for l in range(3) for e in range(8) if ranks[l, e] != e // 4}
+    assert all(0 <= gap < 1 for gap in plan.gap())
+    with pytest.raises(rp.WindowError, match="dp_rank = 4"):
+        plan.micro_batches(dp_rank=4)
+
+
+def test_a_plan_verifies_and_a_changed_one_does_not(batch: rp.Batch, plan: rp.Plan) -> None:
+    assert plan.verify(batch)
+    data = copy.deepcopy(plan.data)
+    data["steps"][0]["rows_bound"] += 1
+    with pytest.raises(rp.VerifyError):
+        rp.Plan(json.dumps(data)).verify(batch)
+    with pytest.raises(rp.VerifyError, match="window_sha256"):
+        plan.verify(rp.Batch([1, 2, 3]))
+
+
+def test_a_plan_is_one_for_any_threads_and_travels(batch: rp.Batch, plan: rp.Plan, tmp_path: Path) -> None:
+    assert rp.plan(batch, JOB, threads=1).sha256 == plan.sha256
+    again = pickle.loads(pickle.dumps(plan))
+    assert again == plan and hash(again) == hash(plan)
+    plan.save(tmp_path / "plan.json")
+    assert rp.Plan.load(tmp_path / "plan.json").sha256 == plan.sha256
+    (tmp_path / "broken.json").write_text("{}")
+    with pytest.raises(rp.FileError, match="broken.json"):
+        rp.Plan.load(tmp_path / "broken.json")
+
+
+def test_several_steps_share_one_placement() -> None:
+    arrays, _ = window(steps=2)
+    plan = rp.plan(rp.Batch(**arrays), JOB)
+    assert plan.steps == [0, 1]
+    for step in plan.steps:
+        held = [index for rank in range(4) for cell in plan.micro_batches(step, rank) for index in cell]
+        assert sorted(held) == list(range(step, 48, 2))
+    with pytest.raises(rp.WindowError, match="choose one"):
+        plan.micro_batches()
+    with pytest.raises(rp.WindowError, match="step = 5"):
+        plan.tokens(5)
+
+
+def test_experts_stay_where_the_weights_are(batch: rp.Batch, plan: rp.Plan) -> None:
+    again = rp.plan(batch, JOB, resident=plan.phys2log)
+    assert len(again.moves) <= len(plan.moves)
+    assert (pickle.loads(pickle.dumps(again)).moves == again.moves).all()
+    with pytest.raises(rp.JobError, match="resident: layer 0, slot 1: expert 0 twice"):
+        rp.start(batch, JOB, resident=np.zeros((3, 8), dtype=int))
+
+
+def test_late_filters_keep_the_rows(plan: rp.Plan) -> None:
+    gone = plan.micro_batches(dp_rank=1)[0].tolist()
+    layout = plan.drop(gone)
+    assert layout.num_rows() == plan.num_rows()
+    assert layout.micro_batches(dp_rank=1)[0].size == 0 and layout.dummies()[0, 1] == 1
+    assert layout.dummies().sum() == 1
+    with pytest.raises(rp.WindowError, match=r"samples \[48\] are not in the plan"):
+        plan.drop([48])
+
+
+def test_wrong_jobs_are_refused(batch: rp.Batch, tmp_path: Path) -> None:
+    for change, message in [
+        ({"packing": {}}, "capacity"),
+        ({"unknown": 1}, "unknown field"),
+        ({"topology": {"dp": 4, "ep": 3}}, "ep"),
+        ({"packing": {"capacity": 8}}, "capacity"),
+    ]:
+        with pytest.raises(rp.RoutePackError, match=message):
+            rp.plan(batch, {**JOB, **change})
+    with pytest.raises(rp.JobError, match="job"):
+        rp.start(batch, {"topology": object()})
+    path = tmp_path / "job.toml"
+    path.write_text("[topology]\ndp = 4\nep = 2\n[routing]\ntop_k = 2\n[packing]\ncapacity = 256\n")
+    assert rp.plan(batch, path).steps == [0]
+    with pytest.raises(rp.FileError, match="none.toml"):
+        rp.start(batch, tmp_path / "none.toml")
+
+
+def test_wrong_routes_fall_back_where_asked() -> None:
+    arrays, _ = window()
+    arrays["counts"][3] = arrays["counts"][3].copy()
+    arrays["counts"][3][0, 0] += 1
+    wrong = rp.Batch(**arrays)
+    with pytest.raises(rp.WindowError, match="3"):
+        rp.plan(wrong, JOB)
+    plan = rp.plan(wrong, JOB, strict=False)
+    assert plan.status.startswith("fallback(planned without routes: ") and plan.log2phys is None
+    assert plan.verify(wrong)
+    assert len(plan.moves) == 0
+
+
+def test_planning_goes_on_while_python_does(batch: rp.Batch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "routepack")
+    planning = rp.start(batch, JOB, deadline_ms=300)
+    ticks = 0
+    while not planning.done():
+        ticks += 1
+        time.sleep(0.001)
+    assert planning.result() is planning.result()
+    assert ticks > 0 and isinstance(planning.progress()[0], str)
+    assert any("rows by step" in record.getMessage() for record in caplog.records)
+
+
+def large() -> tuple[rp.Batch, dict]:
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(100, 4000, 2000)
+    job = {**JOB, "topology": {"dp": 8, "ep": 1}, "packing": {"capacity": 8192}, "arrange": {}}
+    return rp.Batch(lengths), job
+
+
+def test_waiting_lets_other_threads_run_and_can_be_ended() -> None:
+    planning = rp.start(*large())
+    seen = []
+    thread = threading.Thread(target=lambda: seen.extend(range(1000)))
+    with pytest.raises(TimeoutError):
+        thread.start()
+        planning.result(timeout=0.05)
+    thread.join(5)
+    assert len(seen) == 1000
+    planning.cancel()
+    assert planning.result().status in ("ok", "gap")
+
+
+def test_a_signal_ends_the_wait() -> None:
+    planning = rp.start(*large())
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            planning.result()
+            signal.pause()  # the plan was quicker than the signal
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_forks_plan_for_themselves(batch: rp.Batch, plan: rp.Plan) -> None:
+    # In a process of its own, so that pytest's threads are out of the way.
+    code = f"""
+import os, pickle, sys
+import routepack as rp
+batch, job, sha256 = pickle.load(sys.stdin.buffer)
+planning = rp.start(batch, job)
+child = os.fork()
+if child == 0:
+    try:
+        planning.result()
+        os._exit(1)
+    except rp.RoutePackError as error:
+        assert "another process" in str(error)
+    os._exit(0 if rp.plan(batch, job).sha256 == sha256 else 2)
+assert os.waitpid(child, 0)[1] == 0
+assert planning.result().sha256 == sha256
+"""
+    text = pickle.dumps((batch, JOB, plan.sha256))
+    done = subprocess.run([sys.executable, "-W", "error::ResourceWarning", "-c", code], input=text, timeout=120)
+    assert done.returncode == 0
+
+
+def test_rows_are_certified_and_checked() -> None:
+    lengths = [60, 50, 40, 30, 20, 10, 90, 100]
+    found = rp.rows(lengths, 100, 2)
+    assert (found.rows, found.rows_bound, found.proved, found.cells) == (2, 2, True, 4)
+    assert sorted(index for cell in found.bins for index in cell) == list(range(8))
+    checked = rp.check(found.certificate, lengths)
+    assert (checked.rows, checked.rows_bound, checked.capacity, checked.dp, checked.samples) == (2, 2, 100, 2, 8)
+    with pytest.raises(rp.VerifyError):
+        rp.check(found.certificate, lengths[::-1])
+    with pytest.raises(rp.VerifyError):
+        rp.check(found.certificate.replace("rows-at-least 2", "rows-at-least 3"), lengths)
+    assert [sum(lengths[index] for index in cell) <= 100 for cell in rp.pack(lengths, 100)] == [True] * 4
+    padded = rp.rows(lengths, 128, 1, pad_multiple=64, max_samples=2)
+    assert all(len(cell) <= 2 for cell in padded.bins) and rp.check(padded.certificate, lengths, 64).cells == padded.cells
+    for wrong, error, message in [
+        (lambda: rp.rows([101], 100), rp.WindowError, r"lengths\[0\] = 101"),
+        (lambda: rp.rows([], 100), rp.WindowError, "no samples"),
+        (lambda: rp.rows([1], 100, 0), rp.JobError, "at least 1"),
+        (lambda: rp.rows([1], 100, pad_multiple=0), rp.JobError, "pad_multiple = 0"),
+    ]:
+        with pytest.raises(error, match=message):
+            wrong()
+
+
+def test_the_certificate_of_a_plan_is_checked_alone(batch: rp.Batch, plan: rp.Plan) -> None:
+    checked = rp.check(plan.rows_certificate(), batch.arrays()["lengths"])
+    assert checked.dp == 4 and checked.capacity == 256 and checked.rows_bound <= plan.num_rows()
+
+
+def test_rollouts_become_a_batch(tmp_path: Path) -> None:
+    _, ids = window(samples=6)
+    path = tmp_path / "rollouts.jsonl"
+    lines = []
+    for index, one in enumerate(ids):
+        prompt = max(len(one) // 3, 1)
+        lines.append(
+            json.dumps(
+                {
+                    "id": f"cmpl-{index}",
+                    "usage": {"prompt_tokens": prompt, "completion_tokens": len(one) + 1 - prompt},
+                    "prompt_routed_experts": one[:prompt].tolist(),
+                    "choices": [{"index": 0, "routed_experts": one[prompt:].tolist()}],
+                }
+            )
+        )
+    path.write_text("\n".join(lines))
+    batch, summary = rp.import_rollouts(path, "vllm", 8)
+    assert summary["samples"] == summary["samples_without_last_row"] == 6
+    expected = np.stack([rp.count(one, 8)[0] for one in ids])
+    assert (batch.arrays()["counts"] == expected).all()
+    with pytest.raises(rp.RoutesError, match="sample 0 .cmpl-0., row"):
+        rp.import_rollouts(path, "vllm", 4)
+    with pytest.raises(rp.RoutesError, match="form = nobody"):
+        rp.import_rollouts(path, "nobody", 4)
+    with pytest.raises(rp.FileError, match="cannot open"):
+        rp.import_rollouts(tmp_path / "none", "vllm", 4)
+    # Physical ids, all layers.
+    maps = [[7, 6, 5, 4, 3, 2, 1, 0]] * 3
+    slots = tmp_path / "slots.npz"
+    rows = np.concatenate([7 - one for one in ids])
+    dense = np.zeros((len(rows), 1, 2), dtype=np.int16)
+    lengths = np.array([len(one) + 1 for one in ids])
+    np.savez(slots, routed_experts=np.concatenate([dense, rows], axis=1), lengths=lengths)
+    again, _ = rp.import_rollouts(slots, "slime", 8, layers=[1, 2, 3], phys2log=maps)
+    assert (again.arrays()["counts"] == expected).all()
+
+
+def test_the_readme_runs(tmp_path: Path) -> None:
+    readme = Path(__file__).parent.parent / "README.md"
+    blocks = re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL)
+    assert blocks
+    script = tmp_path / "readme.py"
+    script.write_text("\n".join(blocks))
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
