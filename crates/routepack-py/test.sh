@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 target=${CARGO_TARGET_DIR:-$PWD/../../target}
 mkdir -p "$target/python"
 target=$(cd "$target" && pwd)
-export CARGO_TARGET_DIR=$target
+export CARGO_TARGET_DIR=$target PYTHONDONTWRITEBYTECODE=1
 
 tools=$target/python/tools fresh=$target/python/fresh wheels=$target/python/wheels
 [ -x "$tools/bin/maturin" ] || { python3 -m venv "$tools" && "$tools/bin/pip" install -q 'maturin>=1.9,<2'; }

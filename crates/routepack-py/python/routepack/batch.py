@@ -41,7 +41,7 @@ class Batch:
         atomic_groups: npt.ArrayLike | None = None,
         step: npt.ArrayLike | None = None,
     ) -> None:
-        texts_or_integers = None if ids is None else [item if isinstance(item, str) else int(item) for item in ids]
+        texts_or_integers: Any = None if ids is None else [item if isinstance(item, str) else int(item) for item in ids]
         if texts_or_integers is not None and len(set(texts_or_integers)) != len(texts_or_integers):
             raise WindowError("ids: some id occurs twice")
         self._native = NativeBatch(

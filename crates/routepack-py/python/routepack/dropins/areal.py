@@ -1,0 +1,20 @@
+"""AReaL, ``areal/utils/seqpack.py``."""
+
+from __future__ import annotations
+
+from ._grid import grid
+
+
+def ffd_allocate(
+    values: list[int], capacity: int, min_groups: int, n_groups_divisor: int = 1
+) -> list[list[int]]:
+    """Groups of indices with sums up to ``capacity``; at least ``min_groups`` groups, a multiple of ``n_groups_divisor``.
+
+    Raises:
+        RuntimeError: a value beyond the capacity, or fewer values than groups.
+    """
+    try:
+        rows = grid(values, int(capacity), rows_multiple=n_groups_divisor, min_rows=min_groups or 1)
+    except ValueError as error:
+        raise RuntimeError(str(error)) from error
+    return [row[0] for row in rows]
