@@ -10,7 +10,7 @@
 //! Reference: arXiv 2608.12146 for seeds, sketch and population annealing; DESIGN §1.4.
 
 use rayon::prelude::*;
-use routepack_anneal::{Ladder, Options, Outcome, Stream, TemperatureReport, anneal};
+use routepack_anneal::{Ladder, Options, Outcome, Stream, System, TemperatureReport, anneal};
 use routepack_problem::{Instance, Layout, Placement, Score, check_layout};
 
 use crate::ArrangeError;
@@ -31,6 +31,9 @@ use crate::units::Units;
 /// Units of a window whose search ends with the exact one, at most.
 const EXACT_UNITS: usize = 24;
 
+/// A window counts as at least so many units when evaluations are dealt to the descent.
+const LEAST_DESCENT_UNITS: u64 = 100;
+
 /// The best layout found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arranged {
@@ -48,6 +51,16 @@ pub struct Arranged {
     pub exhausted: bool,
     /// One report a temperature, of all rounds one after the other.
     pub trace: Vec<TemperatureReport>,
+}
+
+impl Arranged {
+    /// The trace as a table, comma separated, one line a temperature: energies by decile, families surviving, ρₜ, and what
+    /// became of the proposals of each kind of move.
+    pub fn trace_csv(&self) -> String {
+        let header = TemperatureReport::csv_header(LayoutSystem::MOVE_KINDS);
+        let rows = self.trace.iter().map(TemperatureReport::csv_row);
+        std::iter::once(header).chain(rows).map(|line| line + "\n").collect()
+    }
 }
 
 /// What the search is doing.
@@ -236,7 +249,8 @@ impl<'a> Search<'a> {
 
     /// Descends from the best layout, and again from places near it while evaluations are left.
     fn descend(&mut self, neighbours: &Neighbours, stream: &mut Stream) {
-        let mut left = u64::from(self.options.descent_per_unit) * self.units.num_units() as u64;
+        let mut left = u64::from(self.options.descent_per_unit)
+            * (self.units.num_units() as u64).max(LEAST_DESCENT_UNITS);
         let mut grid = Grid::new(self.units, self.best.clone());
         loop {
             let before = left;

@@ -4,7 +4,8 @@
 //! Method: units, longest first, go to every cell that can take them; of slot groups, rows of a group and cells of a block
 //! that are still empty only the first is tried, since they differ in name alone, and of units alike in everything the next
 //! goes to no earlier cell than the one before (the least assignment in lexicographic order obeys both rules). A partial layout is given up when its
-//! own score, without padding, is no better than the best: every component of the score only grows with more units; or when
+//! own score, without padding, is no better than the best: every component of the score only grows with more units, and none
+//! is below that of an even window; or when
 //! cells that no unit left fits into leave more room than there is to spare.
 //! Complete layouts are judged by [`routepack_problem::evaluate`], so nothing incremental is trusted.
 //! The search ends with it where the windows are small, from the best layout found, as long as its nodes last.
@@ -52,6 +53,7 @@ pub(crate) fn search_tree(
     let mut tree = Tree {
         instance,
         placement,
+        even: Even::new(instance, units, &demand),
         demand,
         twins,
         cell_of: vec![u32::MAX; order.len()],
@@ -84,6 +86,7 @@ struct Tree<'a> {
     instance: &'a Instance,
     placement: &'a Placement,
     demand: RankDemand,
+    even: Even,
     /// By depth, whether the unit is a twin of the one before it.
     twins: Vec<bool>,
     units: &'a Units,
@@ -170,45 +173,82 @@ impl Tree<'_> {
             || group_is_empty(group) && (0..group).any(group_is_empty)
     }
 
-    /// The score of the units placed so far, without padding tokens.
+    /// Lower bounds on the score of any layout that completes the present one: its own score, without padding tokens, but
+    /// at least what the whole window costs where every row-group is even ([`Even`]).
     fn partial_score(&self) -> Score {
-        let (units, charges) = (self.units, self.instance.charges());
-        let (parts, layers, ranks) =
-            (self.instance.topology().num_parts(), self.demand.layers(), self.demand.ranks());
+        let units = self.units;
+        let (parts, kinds) = (self.instance.topology().num_parts(), units.kinds);
+        let (layers, ranks) = (self.demand.layers(), self.demand.ranks());
         let mut shards = vec![0u64; units.groups * parts];
         let mut worst_row = 0;
+        let (mut of_kinds, mut of_layers) = (vec![0u64; kinds], vec![0u64; parts * layers]);
+        let mut loads = vec![0u64; ranks];
         for block in 0..units.num_blocks() {
-            let attention: u64 = (0..units.kinds)
-                .map(|kind| {
-                    let cells = units.cells_of(block).map(|cell| {
-                        self.members[cell].iter().map(|&unit| units.attention(unit)[kind]).sum::<u64>()
-                    });
-                    cells.max().unwrap_or(0)
-                })
-                .sum();
+            let mut attention = 0;
+            for (kind, sum) in of_kinds.iter_mut().enumerate() {
+                let cells = units.cells_of(block).map(|cell| {
+                    self.members[cell].iter().map(|&unit| units.attention(unit)[kind]).sum::<u64>()
+                });
+                let largest = cells.max().unwrap_or(0);
+                *sum += largest;
+                attention += largest;
+            }
             for part in 0..parts {
                 let mut expert = 0;
                 for layer in 0..layers {
-                    let mut loads = vec![0u64; ranks];
+                    loads.fill(0);
                     for &unit in units.cells_of(block).flat_map(|cell| &self.members[cell]) {
                         for &sample in self.instance.unit(unit) {
-                            for (load, &rows) in
-                                loads.iter_mut().zip(self.demand.of(sample as usize, part, layer))
-                            {
-                                *load += u64::from(rows);
-                            }
+                            let rows = self.demand.of(sample as usize, part, layer);
+                            loads.iter_mut().zip(rows).for_each(|(load, &rows)| *load += u64::from(rows));
                         }
                     }
-                    expert += charges.expert()[layer] * loads.into_iter().max().unwrap_or(0);
+                    let peak = loads.iter().copied().max().unwrap_or(0);
+                    of_layers[part * layers + layer] += peak;
+                    expert += self.instance.charges().expert()[layer] * peak;
                 }
                 shards[block % units.groups * parts + part] += attention + expert;
                 worst_row = worst_row.max(attention + expert);
             }
         }
+        let attention: u64 =
+            of_kinds.iter().zip(&self.even.attention).map(|(&sum, &even)| sum.max(even)).sum();
+        let gammas = (0..parts).flat_map(|_| &self.instance.charges().expert()[..layers]);
+        let peaks = of_layers.iter().zip(&self.even.peaks).map(|(&sum, &even)| sum.max(even));
+        let total =
+            attention * parts as u64 + gammas.zip(peaks).map(|(gamma, peak)| gamma * peak).sum::<u64>();
         Score {
-            worst_shard: shards.iter().copied().max().unwrap_or(0),
-            total: shards.iter().sum(),
+            worst_shard: shards.iter().copied().fold(total.div_ceil(shards.len() as u64), u64::max),
+            total,
             worst_row,
         }
+    }
+}
+
+/// What the window costs at least if every row-group is even.
+struct Even {
+    /// ⌈Σφ / cells of a block⌉, `[kinds]`.
+    attention: Vec<u64>,
+    /// The largest load of a rank over the window, `[parts, layers]`.
+    peaks: Vec<u64>,
+}
+
+impl Even {
+    fn new(instance: &Instance, units: &Units, demand: &RankDemand) -> Self {
+        let of_kind =
+            |kind: usize| (0..units.num_units()).map(|unit| units.attention(unit)[kind]).sum::<u64>();
+        let width = units.slots_per_group as u64;
+        let mut peaks = Vec::new();
+        for part in 0..instance.topology().num_parts() {
+            for layer in 0..demand.layers() {
+                let mut loads = vec![0u64; demand.ranks()];
+                for sample in 0..instance.num_samples() {
+                    let rows = demand.of(sample, part, layer);
+                    loads.iter_mut().zip(rows).for_each(|(load, &rows)| *load += u64::from(rows));
+                }
+                peaks.push(loads.into_iter().max().unwrap_or(0));
+            }
+        }
+        Self { attention: (0..units.kinds).map(|kind| of_kind(kind).div_ceil(width)).collect(), peaks }
     }
 }

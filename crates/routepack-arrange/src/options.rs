@@ -16,7 +16,7 @@ pub struct ArrangeOptions {
     pub temperatures: u32,
     /// Moves proposed per unit in a full round, all replicas and temperatures together; at least 1.
     pub proposals_per_unit: u32,
-    /// Rounds of annealing, each 8 times as long as the one before, the last a full one; 1 to 8. Early rounds make a
+    /// Rounds of annealing, each 4 times as long as the one before, the last a full one; 1 to 8. Early rounds make a
     /// search that is stopped at any time a good one.
     pub rounds: u32,
     /// First temperature at least, as a fraction of the mean cost J of a row-shard; positive.
@@ -35,7 +35,7 @@ pub struct ArrangeOptions {
     pub seeds: u32,
     /// Seeds with a score above the best by more than this fraction are not started from; at least 0.
     pub quality_gate: f64,
-    /// Moves evaluated per unit in the final descent, at most.
+    /// Moves evaluated per unit in the final descent, at most; small windows count as 100 units.
     pub descent_per_unit: u32,
     /// Nodes of the exact search that ends the search of windows of up to 24 units, at most; 0 for none.
     pub exact_nodes: u32,
@@ -46,11 +46,11 @@ impl Default for ArrangeOptions {
         Self {
             population: 4,
             temperatures: 64,
-            proposals_per_unit: 40_000,
-            rounds: 2,
+            proposals_per_unit: 22_000,
+            rounds: 3,
             hottest: 3e-3,
             hot_acceptance: 0.05,
-            cooling: 430.0,
+            cooling: 150.0,
             shard_tolerance: 1e-2,
             neighbours: 16,
             seeds: 2,

@@ -105,7 +105,7 @@ impl Units {
 
     /// How the proposals of a round are cut into sweeps of about a millisecond.
     pub(crate) fn plan_sweeps(&self, options: &ArrangeOptions, round: u32) -> SweepPlan {
-        let shorter = 3 * (options.rounds - 1 - round);
+        let shorter = 2 * (options.rounds - 1 - round);
         let replicas = u64::from(options.population) * u64::from(options.temperatures);
         let all = (u64::from(options.proposals_per_unit) * self.num_units() as u64) >> shorter;
         let each = (all / replicas).max(1);
