@@ -16,6 +16,7 @@ use crate::pattern_space::PatternSpace;
 use crate::pricing::{Priced, Pricing};
 use crate::pricing_table::Prices;
 use crate::types::{Pattern, Types};
+use crate::work::Work;
 
 /// A pattern is improving if its value exceeds 1 by 2 to minus this.
 pub(crate) const IMPROVING: u32 = 30;
@@ -33,8 +34,8 @@ pub struct Generated {
     pub value: f64,
     /// Whether no improving pattern is left.
     pub converged: bool,
-    /// Linear programs solved.
-    pub rounds: u32,
+    /// Linear programs solved and patterns generated.
+    pub work: Work,
 }
 
 /// Limits of a column generation.
@@ -66,9 +67,9 @@ pub fn generate_columns(
     let mut pricing = Pricing::new(limits.table_bytes);
     let one = one(types.capacity, types.sizes.last().copied().unwrap_or(1));
     let (mut generated, mut best, mut last) = (Generated::default(), 0.0, None);
-    while generated.rounds < limits.rounds && !stop() {
+    while generated.work.programs < limits.rounds.into() && !stop() {
         let Some(solved) = master.solve(stop)? else { break };
-        generated.rounds += 1;
+        generated.work.programs += 1;
         generated.value = solved.objective;
         let solved = last.insert(solved);
         if !limits.exhaust && solved.objective <= limits.wanted as f64 - 1.0 {
@@ -85,7 +86,9 @@ pub fn generate_columns(
         }
         let enough = generated.bound.as_ref().is_some_and(|bound| bound.cells >= limits.wanted);
         generated.converged = priced.none_left;
-        if master.add(priced.patterns)? == 0 || enough {
+        let added = master.add(priced.patterns)?;
+        generated.work.patterns += added as u64;
+        if added == 0 || enough {
             break;
         }
     }

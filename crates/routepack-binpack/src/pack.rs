@@ -63,10 +63,10 @@ pub struct Packed {
     pub work: Work,
 }
 
-/// Where [`pack`] stands: sent after every improvement.
+/// Where [`pack`] stands: sent after every improvement and before every longer step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackProgress {
-    /// The method that improved something.
+    /// The method that improved something or comes next.
     pub method: String,
     /// Bins of the best packing.
     pub cells: u64,
@@ -115,7 +115,7 @@ pub fn pack(
     search.improve_by_repacking(1);
     search.close_by_columns()?;
     search.improve_by_program()?;
-    search.improve_by_repacking(5);
+    search.improve_by_repacking(15);
     search.finish()
 }
 
@@ -151,6 +151,7 @@ impl Search<'_> {
     /// Repacks, with so many times the tries of the options.
     fn improve_by_repacking(&mut self, times: u32) {
         if !self.over() {
+            self.report(format!("next: repacking, to {} bins", self.aim()));
             let stream = self.stream.child(1).child(times.into());
             let tries = u64::from(self.options.repack_tries) * u64::from(times);
             let tries = tries * (self.best.len() as u64).min(REPACKED);
@@ -180,10 +181,12 @@ impl Search<'_> {
     /// The linear program over at most so many groups rounded down.
     fn raise_by_groups(&mut self, most: usize) -> Result<(), PackError> {
         if !self.over() {
+            self.report(format!("next: linear program, {most} groups rounded down"));
             let down = Grouping::new(self.types, most, Rounding::Down);
             let limits = ColumnLimits { wanted: self.improving() + 1, exhaust: true, ..self.column_limits() };
             let start = down.first_fit_decreasing();
             let generated = generate_columns(&down.grouped, &start, &limits, self.stop)?;
+            self.work += generated.work;
             if let Some(bound) = generated.bound {
                 self.raise(down.spell_out_bound(bound))?;
             }
@@ -196,9 +199,11 @@ impl Search<'_> {
         if self.over() {
             return Ok(());
         }
+        self.report(format!("next: linear program and dives, {most} groups rounded up"));
         let up = Grouping::new(self.types, most, Rounding::Up);
         let limits = ColumnLimits { exhaust: true, ..self.column_limits() };
         let generated = generate_columns(&up.grouped, &up.first_fit_decreasing(), &limits, self.stop)?;
+        self.work += generated.work;
         let needed = generated.value.ceil() as u64;
         for number in 0..GROUP_DIVES {
             // A little more room with every dive that fails.
@@ -255,7 +260,9 @@ impl Search<'_> {
         if spare < u128::from(self.types.capacity) {
             return Ok(());
         }
+        self.report(format!("next: column generation from {} patterns", self.pool.len()));
         let generated = generate_columns(self.types, &self.pool, &self.column_limits(), self.stop)?;
+        self.work += generated.work;
         if let Some(bound) = generated.bound {
             self.raise(bound)?;
         }
@@ -276,6 +283,7 @@ impl Search<'_> {
             check: self.check_limits(),
         };
         let (bins, stream) = (self.aim(), self.stream.child(2).child(round));
+        self.report(format!("next: tree search for {bins} bins from {} patterns", self.pool.len()));
         let decision = decide(self.statement, self.types, bins, &self.pool, &limits, &stream, self.stop)?;
         self.work += decision.work;
         self.pool = decision.patterns;
@@ -294,8 +302,9 @@ impl Search<'_> {
     /// The integer program over the best patterns.
     fn improve_by_program(&mut self) -> Result<(), PackError> {
         if !self.over() && self.options.program_nodes > 0 && self.types.len() <= PROGRAM_TYPES {
-            let few = &self.pool[..self.pool.len().min(4 * self.types.len())];
-            let nodes = self.options.program_nodes;
+            let number = self.pool.len().min(4 * self.types.len());
+            self.report(format!("next: integer program over {number} patterns"));
+            let (few, nodes) = (&self.pool[..number], self.options.program_nodes);
             if let Some(bins) = pack_by_patterns(self.types, few, self.aim(), nodes, self.stop)? {
                 self.offer(bins, "integer program over patterns");
             }

@@ -137,7 +137,8 @@ impl<'a> Search<'a> {
         Limits { max_memory: self.options.check_bytes, max_steps: self.options.check_steps }
     }
 
-    fn report(&mut self, method: String) {
+    /// Tells the listener where the search stands, after an improvement or before a step.
+    pub(crate) fn report(&mut self, method: String) {
         let (cells, cells_bound) = (self.best.len() as u64, self.bound.cells);
         let (rows, rows_bound) = (self.statement.rows_for(cells), self.statement.rows_for(cells_bound));
         (self.observe)(&PackProgress { method, cells, cells_bound, rows, rows_bound, work: self.work });
