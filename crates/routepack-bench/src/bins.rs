@@ -1,0 +1,221 @@
+//! Bin-packing instances, one after another or several at a time.
+//!
+//! Every instance is packed on one thread, for the fewest bins; its certificate is checked again, apart from the solver
+//! and with a clock, before the record counts it as proved. Records come in the order in which instances end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use routepack_binpack::{Goal, PackOptions, Types, pack};
+use routepack_certificate::{Limits, Statement, check};
+use routepack_formats::{LengthsForm, read_lengths};
+
+use crate::error::BenchError;
+use crate::record::{Record, Status};
+use crate::table::{Optima, Table};
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct BinsBench {
+    /// Files, or folders whose files ending with `.txt`, `.bpp` or `.csp` are instances.
+    pub instances: Vec<PathBuf>,
+    /// Time for one instance, by the clock.
+    pub time_limit: Duration,
+    /// Instances at a time.
+    pub jobs: usize,
+    /// Seed of the random fills.
+    pub seed: u64,
+    /// Known optima.
+    pub optima: Optima,
+    /// Folder for certificates, `NAME.cert` each.
+    pub certificates: Option<PathBuf>,
+    /// What a search may spend beside time.
+    pub options: PackOptions,
+}
+
+/// What a bench came to, this run and former ones.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Summary {
+    /// Instances asked for.
+    pub instances: usize,
+    /// Those proved.
+    pub proved: usize,
+    /// Those with a gap.
+    pub open: usize,
+    /// Those with a refused certificate, or that contradict the known optimum.
+    pub wrong: usize,
+    /// Those not run: `stop` came first.
+    pub left: usize,
+    /// Mean seconds of those proved.
+    pub mean_seconds: f64,
+    /// Most seconds of those proved.
+    pub max_seconds: f64,
+}
+
+/// Runs the instances that the table has no standing record of (proved, or tried as long), and adds theirs.
+///
+/// # Errors
+/// [`BenchError`] for a file that cannot be read or written or an instance that is none; the instances before it are in
+/// the table.
+pub fn bench_bins(
+    bench: &BinsBench,
+    table: &mut Table,
+    stop: &(dyn Fn() -> bool + Sync),
+    observe: &mut (dyn FnMut(&Record) + Send),
+) -> Result<Summary, BenchError> {
+    let files = files(&bench.instances)?;
+    let limit = bench.time_limit.as_secs_f64();
+    let stands = |table: &Table, file: &Path| {
+        table.records().iter().rfind(|record| names(record, file)).is_some_and(|record| record.stands(limit))
+    };
+    let todo: Vec<&PathBuf> = files.iter().filter(|file| !stands(table, file)).collect();
+    let next = AtomicUsize::new(0);
+    let shared = Mutex::new((&mut *table, observe, Ok(())));
+    std::thread::scope(|scope| {
+        for _ in 0..bench.jobs.max(1) {
+            scope.spawn(|| {
+                while !stop() {
+                    let Some(file) = todo.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                    let record = run(bench, file, stop);
+                    let mut shared = shared.lock().expect("no thread panics with the table");
+                    let (table, observe, outcome) = &mut *shared;
+                    let added = record.and_then(|record| {
+                        // What `stop` cut short is no record of the time limit.
+                        if let Some(record) = record {
+                            observe(&record);
+                            table.add(record)?;
+                        }
+                        Ok(())
+                    });
+                    if outcome.is_err() || added.is_err() {
+                        *outcome = std::mem::replace(outcome, Ok(())).and(added);
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    shared.into_inner().expect("no thread panics with the table").2?;
+    Ok(summary(&files, table))
+}
+
+fn names(record: &Record, file: &Path) -> bool {
+    let (instance, class) = name_and_class(file);
+    record.instance == instance && record.class == class
+}
+
+fn name_and_class(file: &Path) -> (String, String) {
+    let name = |path: Option<&std::ffi::OsStr>| path.unwrap_or_default().to_string_lossy().into_owned();
+    (name(file.file_name()), name(file.parent().and_then(Path::file_name)))
+}
+
+/// All instances, folders in order of names.
+fn files(instances: &[PathBuf]) -> Result<Vec<PathBuf>, BenchError> {
+    let mut files = Vec::new();
+    for path in instances {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let failed = |source| BenchError::File { path: path.clone(), source };
+        let entries: Result<Vec<PathBuf>, _> =
+            std::fs::read_dir(path).map_err(failed)?.map(|entry| Ok(entry?.path())).collect();
+        let mut inside = entries.map_err(failed)?;
+        let known = |file: &PathBuf| {
+            file.extension().is_some_and(|ending| ["txt", "bpp", "csp"].iter().any(|known| ending == *known))
+        };
+        inside.retain(known);
+        if inside.is_empty() {
+            return Err(BenchError::Empty { path: path.clone() });
+        }
+        inside.sort();
+        files.extend(inside);
+    }
+    Ok(files)
+}
+
+/// Packs an instance; `None` if `stop` cut it short.
+fn run(
+    bench: &BinsBench,
+    file: &Path,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Record>, BenchError> {
+    let lengths = read_lengths(file, &LengthsForm::Bins)?;
+    let statement = Statement::bins(lengths.sizes, lengths.capacity.unwrap_or(0));
+    let failed = |source| BenchError::Pack { path: file.into(), source };
+    let types = Types::new(&statement).map_err(failed)?.len() as u64;
+    let options = PackOptions { goal: Goal::Cells, ..bench.options.clone() };
+    let start = Instant::now();
+    let late = || start.elapsed() >= bench.time_limit || stop();
+    let packed = pack(&statement, &options, bench.seed, &late, &mut |_| {}).map_err(failed)?;
+    let seconds = start.elapsed().as_secs_f64();
+    if !packed.finished && stop() {
+        return Ok(None);
+    }
+    let text = packed.certificate.to_text(&statement);
+    let start = Instant::now();
+    let checked = check(&statement, &packed.certificate, &Limits::default());
+    let check_seconds = start.elapsed().as_secs_f64();
+    let (instance, class) = name_and_class(file);
+    if let Some(folder) = &bench.certificates {
+        let path = folder.join(Path::new(&instance).with_extension("cert"));
+        std::fs::write(&path, &text).map_err(|source| BenchError::File { path, source })?;
+    }
+    let optimum = bench.optima.of(&instance);
+    let accepted = checked.is_ok_and(|checked| {
+        (checked.cells_lower, checked.cells_upper) == (packed.cells_bound, Some(packed.cells))
+    });
+    let contradicted = optimum.is_some_and(|optimum| !(packed.cells_bound..=packed.cells).contains(&optimum));
+    let status = if !accepted || contradicted {
+        Status::Wrong
+    } else if packed.cells == packed.cells_bound {
+        Status::Proved
+    } else {
+        Status::Open
+    };
+    Ok(Some(Record {
+        instance,
+        class,
+        items: statement.sizes.len() as u64,
+        types,
+        capacity: statement.capacity,
+        bound: packed.cells_bound,
+        incumbent: packed.cells,
+        optimum,
+        status,
+        seconds,
+        nodes: packed.work.cases,
+        columns: packed.work.patterns,
+        cuts: packed.work.cuts,
+        programs: packed.work.programs,
+        certificate_bytes: text.len() as u64,
+        check_seconds,
+        proved_by: packed.proved_by,
+        time_limit: bench.time_limit.as_secs_f64(),
+        seed: bench.seed,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }))
+}
+
+/// The last record of every instance, counted.
+fn summary(files: &[PathBuf], table: &Table) -> Summary {
+    let mut summary = Summary { instances: files.len(), ..Summary::default() };
+    let mut seconds = 0.0;
+    for file in files {
+        let record = table.records().iter().rfind(|record| names(record, file));
+        match record.map(|record| (record.status, record.seconds)) {
+            None => summary.left += 1,
+            Some((Status::Open, _)) => summary.open += 1,
+            Some((Status::Wrong, _)) => summary.wrong += 1,
+            Some((Status::Proved, taken)) => {
+                summary.proved += 1;
+                seconds += taken;
+                summary.max_seconds = summary.max_seconds.max(taken);
+            }
+        }
+    }
+    summary.mean_seconds = seconds / (summary.proved.max(1) as f64);
+    summary
+}

@@ -1,0 +1,45 @@
+//! Why a bench cannot run.
+
+use std::path::PathBuf;
+
+use routepack_binpack::PackError;
+use routepack_formats::FormatError;
+use thiserror::Error;
+
+/// A file that cannot be read or written, or bad input.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// An instance is malformed.
+    #[error(transparent)]
+    Instance(#[from] FormatError),
+    /// An instance is meaningless.
+    #[error("{}: {source}", path.display())]
+    Pack {
+        /// The instance.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PackError,
+    },
+    /// A folder or file of the bench.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: std::io::Error,
+    },
+    /// A table that cannot be understood.
+    #[error("{}: {source}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: csv::Error,
+    },
+    /// A folder without instances.
+    #[error("{}: no file ends with .txt, .bpp or .csp", path.display())]
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
+}

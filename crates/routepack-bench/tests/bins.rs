@@ -1,0 +1,103 @@
+//! A bench goes on after a kill, and names what contradicts a known optimum.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use routepack_bench::{BenchError, BinsBench, Optima, Status, Table, bench_bins};
+use routepack_binpack::PackOptions;
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "4\n10\n6\n5\n5\n4\n").unwrap();
+    std::fs::write(folder.path().join("b.txt"), "2\n10\n7 3\n3 2\n").unwrap();
+    std::fs::write(folder.path().join("c.txt"), "6\n10000\n5000\n3750\n3250\n3001\n2000\n2000\n").unwrap();
+    folder
+}
+
+fn bench(folder: &Path, jobs: usize, optima: Optima) -> BinsBench {
+    BinsBench {
+        instances: vec![folder.to_owned()],
+        time_limit: Duration::from_secs(60),
+        jobs,
+        seed: 1,
+        optima,
+        certificates: Some(folder.to_owned()),
+        options: PackOptions::default(),
+    }
+}
+
+#[test]
+fn goes_on_after_a_kill() {
+    let folder = folder();
+    let path = folder.path().join("bins.csv");
+    let bench = bench(folder.path(), 1, Optima::default());
+    let seen = AtomicU64::new(0);
+    let mut count = |_: &routepack_bench::Record| {
+        seen.fetch_add(1, Ordering::Relaxed);
+    };
+    let mut table = Table::open(&path).unwrap();
+    let stop = || seen.load(Ordering::Relaxed) == 2;
+    assert_eq!(bench_bins(&bench, &mut table, &stop, &mut count).unwrap().left, 1);
+    // The second line was cut off in the middle.
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), 3);
+    std::fs::write(&path, &text[..text.len() - 20]).unwrap();
+    let mut table = Table::open(&path).unwrap();
+    assert_eq!(table.records().len(), 1);
+    let summary = bench_bins(&bench, &mut table, &|| false, &mut count).unwrap();
+    assert_eq!((summary.proved, summary.open, summary.wrong, summary.left), (3, 0, 0, 0));
+    assert_eq!(seen.load(Ordering::Relaxed), 4);
+    let again = Table::open(&path).unwrap();
+    assert_eq!(again.records(), table.records());
+    let found: Vec<_> =
+        again.records().iter().map(|record| (&record.instance[..], record.incumbent)).collect();
+    assert_eq!(found, [("a.txt", 2), ("b.txt", 3), ("c.txt", 3)]);
+    assert!(folder.path().join("c.cert").exists());
+}
+
+#[test]
+fn jobs_change_nothing_but_the_order() {
+    let folder = folder();
+    let mut bins = Vec::new();
+    for jobs in [1, 3] {
+        let mut table = Table::open(&folder.path().join(format!("{jobs}.csv"))).unwrap();
+        bench_bins(&bench(folder.path(), jobs, Optima::default()), &mut table, &|| false, &mut |_| {})
+            .unwrap();
+        let mut found: Vec<_> = table
+            .records()
+            .iter()
+            .map(|record| {
+                (record.instance.clone(), record.incumbent, record.columns, record.certificate_bytes)
+            })
+            .collect();
+        found.sort();
+        bins.push(found);
+    }
+    assert_eq!(bins[0], bins[1]);
+}
+
+#[test]
+fn contradictions_are_named() {
+    let folder = folder();
+    let known = folder.path().join("known.tsv");
+    std::fs::write(&known, "class\tinstance\toptimum\nx\ta.txt\t2\nx\tb.txt\t2\nx\tc.txt\t\n").unwrap();
+    let optima = Optima::read(&known).unwrap();
+    let mut table = Table::open(&folder.path().join("bins.csv")).unwrap();
+    let summary = bench_bins(&bench(folder.path(), 1, optima), &mut table, &|| false, &mut |_| {}).unwrap();
+    assert_eq!((summary.proved, summary.wrong), (2, 1));
+    assert_eq!(table.records()[1].status, Status::Wrong);
+}
+
+#[test]
+fn bad_input_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Table::open(&folder.path().join("bins.csv")).unwrap();
+    let bench = bench(folder.path(), 1, Optima::default());
+    let found = bench_bins(&bench, &mut table, &|| false, &mut |_| {}).unwrap_err();
+    assert!(matches!(found, BenchError::Empty { .. }), "{found}");
+    std::fs::write(folder.path().join("bad.txt"), "2\n10\n11\n3\n").unwrap();
+    let found = bench_bins(&bench, &mut table, &|| false, &mut |_| {}).unwrap_err();
+    assert!(found.to_string().contains("bad.txt") && found.to_string().contains("11"), "{found}");
+}
