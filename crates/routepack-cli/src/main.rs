@@ -55,6 +55,8 @@ enum Command {
     Import(commands::import::Arguments),
     /// Make realistic windows and bin-packing instances.
     Generate(commands::generate::Arguments),
+    /// Run folders of published instances and keep a table.
+    Bench(commands::bench::Arguments),
     /// Print the JSON Schema of a file format.
     Schema(commands::schema::Arguments),
 }
@@ -69,6 +71,7 @@ fn main() -> std::process::ExitCode {
         Command::Report(arguments) => commands::report::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Schema(arguments) => commands::schema::run(&arguments),
     };
     match outcome {

@@ -1,8 +1,9 @@
 //! `routepack rows`: the certified row bound alone.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
-use routepack::binpack::{Goal, PackOptions, PackProgress, Packed, pack};
+use routepack::binpack::{Goal, PackOptions, PackProgress, Packed, Work, pack};
 use routepack::certificate::Statement;
 use routepack::formats::{self, FormatError, Lengths, LengthsForm};
 use schemars::JsonSchema;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use super::{FormArguments, form_in_words, in_pool, is_stdout};
 use crate::exit::Failure;
 use crate::interrupt::Deadline;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, say};
 use crate::progress::Bar;
 
 /// Arguments of `routepack rows`.
@@ -87,6 +88,9 @@ pub(crate) struct Arguments {
     /// Threads; all processors by default. The answer does not depend on it.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Tell every step on standard error: seconds, rows and cells (necessary/found), work, method.
+    #[arg(long)]
+    log: bool,
     /// No progress bar.
     #[arg(short, long)]
     quiet: bool,
@@ -133,6 +137,16 @@ pub(crate) struct Answer {
     certificate: Option<String>,
 }
 
+/// A step of the search in one line.
+fn log_line(seconds: f64, progress: &PackProgress) -> String {
+    let PackProgress { method, cells, cells_bound, rows, rows_bound, work } = progress;
+    let Work { cases, programs, patterns, cuts } = work;
+    format!(
+        "{seconds:8.3} s  rows {rows_bound}/{rows}  cells {cells_bound}/{cells}  \
+         {cases} cases {programs} programs {patterns} patterns {cuts} cuts  {method}"
+    )
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let deadline = Deadline::after(arguments.deadline_ms);
@@ -147,8 +161,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ..PackOptions::default()
     };
     let stop = deadline.stop();
-    let bar = Bar::new(arguments.quiet);
+    let bar = Bar::new(arguments.quiet || arguments.log);
+    let start = Instant::now();
     let mut observe = |progress: &PackProgress| {
+        if arguments.log {
+            say(&log_line(start.elapsed().as_secs_f64(), progress));
+        }
         bar.say("rows", format!("{} cells, at least {}", progress.cells, progress.cells_bound));
     };
     let packed =

@@ -1,0 +1,119 @@
+//! `routepack bench`: folders of instances, one line of a table each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use routepack::binpack::PackOptions;
+use routepack_bench::{BenchError, BinsBench, Optima, Record, Status, Table, bench_bins};
+
+use crate::exit::Failure;
+use crate::interrupt;
+use crate::output::{print, say};
+
+/// Arguments of `routepack bench`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Bin-packing instances: fewest bins, with certificates. Goes on where a killed run stopped.
+    Bins(Bins),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  routepack bench bins hard28 --time-limit 120 -o hard28.csv --optima optima.tsv
+  routepack bench bins AI ANI --time-limit 600 --jobs 2 -o ai.csv --certificates certificates")]
+struct Bins {
+    /// Instances (number, capacity, then sizes or `size demand` lines), or folders of them (.txt, .bpp, .csp).
+    #[arg(required = true)]
+    instances: Vec<PathBuf>,
+    /// Seconds for each instance, by the clock.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    time_limit: Duration,
+    /// Instances at a time; the answers do not depend on it as far as the time limit doesn't.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: u16,
+    /// Table to write and to go on from.
+    #[arg(short, long, default_value = "bins.csv")]
+    output: PathBuf,
+    /// Table with the columns `instance` and `optimum` to compare with.
+    #[arg(long)]
+    optima: Option<PathBuf>,
+    /// Folder for the certificates.
+    #[arg(long)]
+    certificates: Option<PathBuf>,
+    /// Seed of the randomised fills.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// No line an instance on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "no number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let What::Bins(arguments) = &arguments.what;
+    if let Some(folder) = &arguments.certificates {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
+    }
+    let bench = BinsBench {
+        instances: arguments.instances.clone(),
+        time_limit: arguments.time_limit,
+        jobs: arguments.jobs.into(),
+        seed: arguments.seed,
+        optima: arguments.optima.as_deref().map_or_else(|| Ok(Optima::default()), Optima::read)?,
+        certificates: arguments.certificates.clone(),
+        // Time is the limit.
+        options: PackOptions { cases: u64::MAX, ..PackOptions::default() },
+    };
+    let mut table = Table::open(&arguments.output)?;
+    let flag = interrupt::flag();
+    let stop = || flag.load(std::sync::atomic::Ordering::Relaxed);
+    let mut observe = |record: &Record| {
+        if !arguments.quiet {
+            let status = match record.status {
+                Status::Proved => "proved",
+                Status::Open => "open",
+                Status::Wrong => "WRONG",
+            };
+            let Record { class, instance, bound, incumbent, seconds, proved_by, .. } = record;
+            say(&format!("{class}/{instance} {bound}/{incumbent} {status} {seconds:.2} s {proved_by}"));
+        }
+    };
+    let summary = bench_bins(&bench, &mut table, &stop, &mut observe)?;
+    print(&format!(
+        "{} instances: {} proved (mean {:.2} s, longest {:.2} s), {} open, {} wrong, {} left",
+        summary.instances,
+        summary.proved,
+        summary.mean_seconds,
+        summary.max_seconds,
+        summary.open,
+        summary.wrong,
+        summary.left
+    ))?;
+    if summary.wrong > 0 {
+        let output = arguments.output.display();
+        return Err(Failure::Refused(format!("{output}: {} contradictions", summary.wrong)));
+    }
+    Ok(())
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::File { .. } => Self::File(error.to_string()),
+            _ => Self::Input(error.to_string()),
+        }
+    }
+}
