@@ -68,22 +68,31 @@ impl BlockRanks {
             scales: vec![[0.0; LANES]; width],
             top,
         };
-        for place in 0..ranks.members.len() {
-            let expert = ranks.members[place] as usize * width;
-            let sums = &mut ranks.sums[place / slots * width..][..width];
-            for (sum, load) in
-                sums.as_flattened_mut().iter_mut().zip(ranks.experts[expert..][..width].as_flattened())
-            {
-                *sum += load;
-            }
-        }
+        ranks.add_up();
         for (block, scale) in ranks.scales.as_flattened_mut().iter_mut().enumerate() {
             let sums = ranks.sums.as_flattened().iter().skip(block).step_by(width * LANES);
             let total: u64 = sums.map(|&sum| u64::from(sum)).sum();
             *scale = if total == 0 { 0.0 } else { num_ranks as f32 / total as f32 };
         }
-        find_top(&ranks.sums, &mut ranks.top);
         ranks
+    }
+
+    /// Gives the ranks other members, `[ranks · slots]`.
+    pub(crate) fn deal(&mut self, members: &[u32]) {
+        self.members.copy_from_slice(members);
+        self.sums.fill([0; LANES]);
+        self.add_up();
+    }
+
+    /// Sums and largest loads of the members, onto zeros.
+    fn add_up(&mut self) {
+        let width = self.width;
+        for (place, &expert) in self.members.iter().enumerate() {
+            let loads = self.experts[expert as usize * width..][..width].as_flattened();
+            let sums = self.sums[place / self.slots * width..][..width].as_flattened_mut();
+            sums.iter_mut().zip(loads).for_each(|(sum, load)| *sum += load);
+        }
+        find_top(&self.sums, &mut self.top);
     }
 
     /// Σ over blocks of the largest rank load, in routed rows.

@@ -16,6 +16,8 @@
 //! doi 10.1126/science.220.4598.671. The objective is that of DESIGN §1.3; PLACEMENT §2.3 measures why it asks for its
 //! own placement.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use routepack_anneal::{Stream, accepts, elementary};
 use routepack_bounds::peak_bounds;
@@ -180,7 +182,7 @@ fn place_layer(
     let (before, bound) = (ranks.cost(), bound(loads, layer, start.num_ranks()));
     let mut search = Search {
         least: before,
-        best: ranks.clone(),
+        best: ranks.members().to_vec(),
         leash: limit.map(|limit| Leash::new(&ranks, homes(limit.resident, layer), limit.moves[layer])),
         ranks,
         blocks: loads.num_blocks(),
@@ -190,13 +192,12 @@ fn place_layer(
     let finished = start.num_ranks() < 2
         || before == bound
         || (search.anneal(options, stop) && search.descend(options, stop));
-    let best = search.best;
     let slots = keep_slots(
-        best.members(),
+        &search.best,
         start.slots_per_rank(),
         limit.map_or(start, |limit| limit.resident).slots(layer),
     );
-    (slots, RowPlacedLayer { before, after: best.cost(), bound }, finished)
+    (slots, RowPlacedLayer { before, after: search.least, bound }, finished)
 }
 
 /// Σ over blocks of the bound on the largest rank load of the layer.
@@ -212,7 +213,8 @@ struct Search {
     ranks: BlockRanks,
     leash: Option<Leash>,
     least: u64,
-    best: BlockRanks,
+    /// Members of the best placement, `[ranks · slots]`.
+    best: Vec<u32>,
     blocks: usize,
     stream: Stream,
 }
@@ -234,6 +236,7 @@ impl Search {
                     && accepts(self.ranks.spread_of_swap(a, b), temperature, &mut self.stream)
                 {
                     self.swap(a, b);
+                    self.archive();
                 }
             }
             temperature *= factor;
@@ -243,25 +246,30 @@ impl Search {
 
     /// Swaps from the best placement until none lowers the cost; false if stopped.
     fn descend(&mut self, options: &RowPeakOptions, stop: &(dyn Fn() -> bool + Sync)) -> bool {
-        self.ranks.clone_from(&self.best);
+        self.ranks.deal(&self.best);
         if let Some(leash) = &mut self.leash {
             leash.count(&self.ranks);
         }
         let (places, slots) = (self.ranks.members().len(), self.ranks.slots());
+        let mut finished = true;
         for _ in 0..options.descent_passes {
             let before = self.least;
-            for a in 0..places {
-                if stop() {
-                    return false;
-                }
-                for b in (a / slots + 1) * slots..places {
-                    if self.ranks.cost_of_swap(a, b) < self.least && self.allows(a, b) {
-                        self.swap(a, b);
-                    }
-                }
-            }
-            if self.least == before {
+            finished = (0..places).all(|a| !stop() && self.improve(a, (a / slots + 1) * slots..places));
+            if !finished || self.least == before {
                 break;
+            }
+        }
+        self.best.copy_from_slice(self.ranks.members());
+        finished
+    }
+
+    /// Makes every swap of a place with one of the others that lowers the cost; always true.
+    fn improve(&mut self, a: usize, others: Range<usize>) -> bool {
+        for b in others {
+            let cost = self.ranks.cost_of_swap(a, b);
+            if cost < self.least && self.allows(a, b) {
+                self.least = cost;
+                self.swap(a, b);
             }
         }
         true
@@ -294,10 +302,13 @@ impl Search {
             leash.away = leash.after(&self.ranks, a, b);
         }
         self.ranks.swap(a, b);
+    }
+
+    fn archive(&mut self) {
         let cost = self.ranks.cost();
         if cost < self.least {
             self.least = cost;
-            self.best.clone_from(&self.ranks);
+            self.best.copy_from_slice(self.ranks.members());
         }
     }
 }

@@ -294,6 +294,13 @@ impl Charges {
         Err(too_fine(inputs, &largest))
     }
 
+    /// Lowers the weight Γ of every layer to a percentage, rounded down.
+    pub(crate) fn discount_expert(&mut self, percent: u32) {
+        for weight in &mut self.expert {
+            *weight = (u128::from(*weight) * u128::from(percent.min(100)) / 100) as u64;
+        }
+    }
+
     pub(crate) fn at_scale(inputs: &ChargeInputs<'_>, scale_bits: u32) -> Result<Self, ProblemError> {
         let num_kinds = inputs.cost.kinds.len();
         let mut attention = Vec::with_capacity(inputs.padded.len() * num_kinds);

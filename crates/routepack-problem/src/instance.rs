@@ -203,6 +203,19 @@ impl Instance {
         self.row_cost
     }
 
+    /// The same window with the expert term charged at a percentage of its weight: what a search may walk on when a
+    /// placement made for its layout will lower that term afterwards. Never what a plan reports.
+    ///
+    /// # Panics
+    /// More than 100 percent.
+    #[must_use]
+    pub fn with_expert_percent(&self, percent: u32) -> Self {
+        assert!(percent <= 100, "{percent} percent");
+        let mut light = self.clone();
+        light.charges.discount_expert(percent);
+        light
+    }
+
     /// What was recorded, all steps.
     pub fn batch(&self) -> &Arc<Batch> {
         &self.batch

@@ -14,6 +14,8 @@ pub enum Stage {
     Rows,
     /// Arranging samples.
     Arrange,
+    /// Placing and arranging in turns.
+    Refine,
     /// Recomputing every figure.
     Assemble,
 }
@@ -26,6 +28,7 @@ impl Stage {
             Self::Place => "place",
             Self::Rows => "rows",
             Self::Arrange => "arrange",
+            Self::Refine => "refine",
             Self::Assemble => "assemble",
         }
     }
@@ -46,14 +49,13 @@ pub struct Progress {
 
 /// Watching and stopping: the search never reads a clock itself, it asks whether to stop between deterministic steps.
 pub struct Control<'a> {
-    cancel: Option<&'a AtomicBool>,
-    deadline: Option<Instant>,
+    pub(crate) limit: Limit<'a>,
     pub(crate) observe: Box<dyn FnMut(&Progress) + Send + 'a>,
 }
 
 impl Default for Control<'_> {
     fn default() -> Self {
-        Self { cancel: None, deadline: None, observe: Box::new(|_| {}) }
+        Self { limit: Limit::default(), observe: Box::new(|_| {}) }
     }
 }
 
@@ -66,14 +68,14 @@ impl<'a> Control<'a> {
     /// Stop with the best plan so far once `cancel` is set.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &'a AtomicBool) -> Self {
-        self.cancel = Some(cancel);
+        self.limit.cancel = Some(cancel);
         self
     }
 
     /// Stop with the best plan so far after `limit`, counted from now.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
-        self.deadline = Instant::now().checked_add(limit);
+        self.limit.deadline = Instant::now().checked_add(limit);
         self
     }
 
@@ -83,7 +85,16 @@ impl<'a> Control<'a> {
         self.observe = Box::new(observe);
         self
     }
+}
 
+/// When to stop.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Limit<'a> {
+    cancel: Option<&'a AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+impl<'a> Limit<'a> {
     /// Whether to stop, `reserve` before the deadline.
     pub(crate) fn stop(&self, reserve: Duration) -> impl Fn() -> bool + Sync + use<'a> {
         self.stop_within_share(reserve, 1)

@@ -7,6 +7,8 @@ use routepack_problem::{CostModel, Packing, Parallelism, Routing, Setting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::RefineOptions;
+
 /// One job file: the problem's definition and one table of options per stage.
 ///
 /// Only `topology` and `packing` are required. Budgets are counts; a deadline only decides when to stop.
@@ -32,6 +34,9 @@ pub struct Job {
     /// Options of the layout search.
     #[serde(default, skip_serializing_if = "is_default")]
     pub arrange: ArrangeOptions,
+    /// Options of the co-refinement of placement and layout.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub refine: RefineOptions,
     /// Seed of every random stream.
     #[serde(default)]
     pub seed: u64,
@@ -55,6 +60,7 @@ impl Job {
             pack: PackOptions::default(),
             place: PlaceOptions::default(),
             arrange: ArrangeOptions::default(),
+            refine: RefineOptions::default(),
             seed: 0,
             deadline_ms: None,
         }
@@ -66,6 +72,7 @@ impl Job {
             "pack": self.pack,
             "place": self.place,
             "arrange": self.arrange,
+            "refine": self.refine,
             "deadline_ms": self.deadline_ms,
         })
     }

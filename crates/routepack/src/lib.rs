@@ -5,6 +5,7 @@ mod error;
 mod job;
 mod pack_groups;
 mod plan;
+mod refine;
 mod report;
 mod rows;
 
@@ -12,6 +13,7 @@ pub use control::{Control, Progress, Stage};
 pub use error::PlanError;
 pub use job::Job;
 pub use plan::plan;
+pub use refine::{Aim, RefineOptions};
 pub use report::{Arm, Report, report};
 
 pub use routepack_arrange as arrange;

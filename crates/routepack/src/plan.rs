@@ -10,8 +10,9 @@ use routepack_place::place;
 use routepack_problem::{Batch, Instance, Layout, Placement, Prepared, RowsPolicy, Score, prepare};
 use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement, window_sha256};
 
+use crate::refine::{Draft, co_refine};
 use crate::rows::{PackedStep, pack_step};
-use crate::{Control, Job, PlanError, Progress, Stage};
+use crate::{Aim, Control, Job, PlanError, Progress, Stage};
 
 /// Time kept for assembling the plan when a deadline is set, as a multiple of the time that reading all counts for the
 /// instance and for the hash took.
@@ -28,13 +29,14 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     job.pack.validate()?;
     job.place.validate()?;
     job.arrange.validate()?;
+    job.refine.validate()?;
     let clock = Instant::now();
     control.say(Stage::Prepare, (1, 1), 0.0, format!("{} samples", batch.num_samples()));
     let (prepared, window_sha256) =
         rayon::join(|| prepare(Arc::clone(batch), &job.setting()), || window_sha256(batch));
     let prepared = prepared?;
     let reserve = clock.elapsed() * ASSEMBLE_PER_PREPARE + Duration::from_millis(5);
-    let stop = control.stop(reserve);
+    let stop = control.limit.stop(reserve);
 
     let (placement, placed_fully) = place_experts(&prepared, job, &stop, control)?;
     let first: Vec<FirstPlan<'_>> = steps(&prepared)
@@ -47,6 +49,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         .zip(first)
         .map(|((at, _), first)| arrange_step(first, &placement, job, reserve, at, control))
         .collect::<Result<_, _>>()?;
+    let (placement, planned) = refine_steps(placement, planned, job, reserve, control)?;
 
     control.say(Stage::Assemble, (1, 1), 0.0, "recomputing every figure".to_owned());
     let finished = placed_fully && planned.iter().all(|step| step.finished);
@@ -83,6 +86,7 @@ struct StepPlan {
     packed: PackedStep,
     instance: Instance,
     layout: Layout,
+    score: Score,
     finished: bool,
 }
 
@@ -108,19 +112,27 @@ fn place_experts(
     stop: &(dyn Fn() -> bool + Sync),
     control: &mut Control<'_>,
 ) -> Result<(Placement, bool), PlanError> {
-    let mut loads = prepared.instances[0].expert_loads().to_vec();
-    for instance in &prepared.instances[1..] {
+    let loads = total_loads(&prepared.instances);
+    control.say(Stage::Place, (1, 1), 0.0, format!("{} layers", loads.len()));
+    let ranks = prepared.instances[0].topology().num_ranks();
+    if loads.is_empty() || job.refine.placement == Aim::Fixed {
+        let experts = loads.first().map_or(0, Vec::len);
+        return Ok((Placement::identity(loads.len(), experts, ranks)?, true));
+    }
+    let placed = place(&loads, ranks, &job.place, stop)?;
+    Ok((placed.placement, placed.finished))
+}
+
+/// Load of every expert over all steps, `[layers][experts]` in routed rows.
+pub(crate) fn total_loads(instances: &[Instance]) -> Vec<Vec<u64>> {
+    let (first, others) = instances.split_first().expect("a batch has a step");
+    let mut loads = first.expert_loads().to_vec();
+    for instance in others {
         for (sums, layer) in loads.iter_mut().zip(instance.expert_loads()) {
             sums.iter_mut().zip(layer).for_each(|(sum, load)| *sum += load);
         }
     }
-    control.say(Stage::Place, (1, 1), 0.0, format!("{} layers", loads.len()));
-    let ranks = prepared.instances[0].topology().num_ranks();
-    if loads.is_empty() {
-        return Ok((Placement::identity(0, 0, ranks)?, true));
-    }
-    let placed = place(&loads, ranks, &job.place, stop)?;
-    Ok((placed.placement, placed.finished))
+    loads
 }
 
 /// Certified rows and a valid layout from the witness.
@@ -170,10 +182,12 @@ fn arrange_step(
     let FirstPlan { window, packed, rows: to_try, instance, layout } = first;
     let mut best: Option<((u128, Score), Instance, Layout)> = None;
     let mut finished = packed.finished;
+    let options = if job.refines() { job.start_options() } else { job.arrange.clone() };
     let mut begun = Some((instance, layout));
+    let later = if job.refines() { job.shares() as usize - 1 } else { 0 } * at.1;
     for (index, &rows) in to_try.iter().enumerate() {
-        let shares_left = (at.1 - at.0) * to_try.len() + to_try.len() - index;
-        let stop = control.stop_within_share(reserve, shares_left);
+        let shares_left = (at.1 - at.0) * to_try.len() + to_try.len() - index + later;
+        let stop = control.limit.stop_within_share(reserve, shares_left);
         let (instance, layout) = match begun.take() {
             Some(begun) => begun,
             None if !can_fill(window, rows) => break,
@@ -183,7 +197,7 @@ fn arrange_step(
             }
             None => first_layout(window, &packed.bins, rows)?,
         };
-        let unit = (u64::from(job.packing.capacity) << instance.charges().scale_bits()) as f64;
+        let unit = score_unit(&instance);
         let rungs = f64::from(job.arrange.temperatures);
         let mut observe = |progress: &ArrangeProgress| {
             let message = format!("{rows} rows, joint score {:.4}", progress.score.worst_shard as f64 / unit);
@@ -191,7 +205,7 @@ fn arrange_step(
             let fraction = (f64::from(progress.round) + within) / f64::from(job.arrange.rounds);
             control.say(Stage::Arrange, at, (index as f64 + fraction) / to_try.len() as f64, message);
         };
-        let arranged = arrange(&instance, placement, &layout, &job.arrange, job.seed, &stop, &mut observe)?;
+        let arranged = arrange(&instance, placement, &layout, &options, job.seed, &stop, &mut observe)?;
         finished &= arranged.finished;
         let cost = u128::from(arranged.score.worst_shard) + u128::from(rows) * u128::from(window.row_cost());
         let rank = (cost, arranged.score);
@@ -199,8 +213,47 @@ fn arrange_step(
             best = Some((rank, instance, arranged.layout));
         }
     }
-    let (_, instance, layout) = best.expect("the policy names at least one number of rows");
-    Ok(StepPlan { packed, instance, layout, finished })
+    let ((_, score), instance, layout) = best.expect("the policy names at least one number of rows");
+    Ok(StepPlan { packed, instance, layout, score, finished })
+}
+
+/// Placement and layouts made for each other, where the job asks for it and there is anything to place.
+fn refine_steps(
+    placement: Placement,
+    mut planned: Vec<StepPlan>,
+    job: &Job,
+    reserve: Duration,
+    control: &mut Control<'_>,
+) -> Result<(Placement, Vec<StepPlan>), PlanError> {
+    if !job.refines() || placement.num_layers() == 0 {
+        return Ok((placement, planned));
+    }
+    let first = Draft {
+        placement,
+        layouts: planned.iter().map(|step| step.layout.clone()).collect(),
+        scores: planned.iter().map(|step| step.score).collect(),
+    };
+    let instances: Vec<&Instance> = planned.iter().map(|step| &step.instance).collect();
+    let unit = score_unit(instances[0]);
+    let limit = control.limit;
+    let stops = |shares: usize| -> Box<dyn Fn() -> bool + Sync> {
+        Box::new(limit.stop_within_share(reserve, shares))
+    };
+    let mut observe = |fraction: f64, best: &Draft| {
+        let total: f64 = best.scores.iter().map(|score| score.worst_shard as f64).sum();
+        control.say(Stage::Refine, (1, 1), fraction, format!("joint score {:.4}", total / unit));
+    };
+    let (draft, finished) = co_refine(&instances, first, job, &stops, &mut observe)?;
+    for ((step, layout), score) in planned.iter_mut().zip(draft.layouts).zip(draft.scores) {
+        (step.layout, step.score) = (layout, score);
+        step.finished &= finished;
+    }
+    Ok((draft.placement, planned))
+}
+
+/// S·C: what a scaled score is divided by for a person.
+fn score_unit(instance: &Instance) -> f64 {
+    (u64::from(instance.setting().packing.capacity) << instance.charges().scale_bits()) as f64
 }
 
 /// Whether no cell of so many rows would stay empty.

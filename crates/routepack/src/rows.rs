@@ -51,7 +51,7 @@ pub(crate) fn pack_step(
     control: &mut Control<'_>,
 ) -> Result<PackedStep, PlanError> {
     let most = most_rows(instance)?;
-    let stop_late = control.stop_late(GRACE);
+    let stop_late = control.limit.stop_late(GRACE);
     control.say(Stage::Rows, at, 0.0, String::new());
     let mut say = |progress: &PackProgress| {
         let message = format!("{} cells, at least {}", progress.cells, progress.cells_bound);

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use routepack::formats;
-use routepack::{Control, Job, Plan, PlanError};
+use routepack::{Aim, Control, Job, Plan, PlanError};
 
 use super::{ends_with, in_pool, is_stdout, read_window};
 use crate::exit::Failure;
@@ -49,6 +50,10 @@ pub(crate) struct Arguments {
     /// Stop with the best plan so far after this many milliseconds; the job's by default.
     #[arg(long)]
     deadline_ms: Option<u64>,
+    /// What the placement is aimed at: the peaks that the layout is charged with, the load of the whole window before
+    /// there is a layout, or nothing (expert e stays in slot e). The job's `refine.placement` by default.
+    #[arg(long, value_enum)]
+    placement: Option<Placement>,
     /// Threads; all processors by default. The plan does not depend on it.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -60,11 +65,30 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// As [`Aim`].
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Placement {
+    RowPeaks,
+    Aggregate,
+    Fixed,
+}
+
+impl From<Placement> for Aim {
+    fn from(placement: Placement) -> Self {
+        match placement {
+            Placement::RowPeaks => Self::RowPeaks,
+            Placement::Aggregate => Self::Aggregate,
+            Placement::Fixed => Self::Fixed,
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut job: Job = formats::read_toml(&arguments.job)?;
     job.seed = arguments.seed.unwrap_or(job.seed);
     job.deadline_ms = arguments.deadline_ms.or(job.deadline_ms);
+    job.refine.placement = arguments.placement.map_or(job.refine.placement, Aim::from);
     let mut control = Control::new();
     if let Some(limit) = job.deadline_ms {
         control = control.within(Duration::from_millis(limit));

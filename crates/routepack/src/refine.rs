@@ -1,0 +1,312 @@
+//! Co-refinement: placement and layout, each for the other (DESIGN §1.4, stage 4).
+//!
+//! Problem: a layout is charged Σ_{r,g} max_p W, which its placement fixed beforehand only bounds. Find a placement and
+//! layouts of all steps whose scores are least together.
+//! Method: *starts* and *turns*. A start is a layout searched with the expert term at full weight, or at a part of it: what
+//! a placement can level afterwards need not cost attention now. Every start is placed for on its row peaks
+//! (`routepack_place::place_on_row_peaks`) and arranged again from there, cold; the best goes on, placed for and arranged in
+//! turns until neither helps or the budget ends. The outcome is the best met by the sum over the steps of the exact
+//! score, hence never worse than the plan made one stage after the other.
+//! Complexity: at most the arrange budget once more, and `1 + starts + turns` placements.
+//! Reference: alternating descent over two blocks of variables; the objective and what it leaves to gain: PLACEMENT §2.3.
+
+use routepack_anneal::Stream;
+use routepack_arrange::{ArrangeOptions, arrange};
+use routepack_place::{RowLoads, RowPeakOptions, place_on_row_peaks};
+use routepack_problem::{Instance, Layout, Placement, ProblemError, Score};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Job, PlanError};
+
+/// What the placement of a plan is aimed at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aim {
+    /// The peaks that a layout is charged with: placement and layout are refined in turns.
+    #[default]
+    RowPeaks,
+    /// The load of the whole window, before the layout is known.
+    Aggregate,
+    /// The placement stays as it is.
+    Fixed,
+}
+
+/// Options of the co-refinement; limits are counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RefineOptions {
+    /// What the placement is aimed at; `[refine]` has no other effect unless it is `row-peaks`.
+    pub placement: Aim,
+    /// Percentages of the expert weight that layouts to start from are searched with, beside the one at full weight.
+    pub expert_percent: Vec<u32>,
+    /// Turns of placing and arranging the best start, at most.
+    pub turns: u32,
+    /// First temperature of arranging in turns, as `arrange.hottest`.
+    pub hottest: f64,
+    /// Cooling of arranging in turns, as `arrange.cooling`.
+    pub cooling: f64,
+    /// Placing on row peaks.
+    pub row_peaks: RowPeakOptions,
+}
+
+impl Default for RefineOptions {
+    fn default() -> Self {
+        Self {
+            placement: Aim::default(),
+            expert_percent: vec![0, 25],
+            turns: 3,
+            hottest: 3e-4,
+            cooling: 43.0,
+            row_peaks: RowPeakOptions { proposals_per_expert: 100, ..RowPeakOptions::default() },
+        }
+    }
+}
+
+impl RefineOptions {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// A percentage above 100, or what [`RowPeakOptions::validate`] refuses.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        if let Some(percent) = self.expert_percent.iter().find(|&&percent| percent > 100) {
+            return Err(ProblemError::Setting {
+                field: "refine.expert_percent",
+                value: percent.to_string(),
+                limit: "expected percentages from 0 to 100".to_owned(),
+            }
+            .into());
+        }
+        Ok(self.row_peaks.validate()?)
+    }
+}
+
+/// A placement and a layout of every step, with the scores they have together.
+#[derive(Clone)]
+pub(crate) struct Draft {
+    pub(crate) placement: Placement,
+    pub(crate) layouts: Vec<Layout>,
+    pub(crate) scores: Vec<Score>,
+}
+
+impl Draft {
+    /// Scores summed over the steps, to be compared lexicographically.
+    fn score(&self) -> [u128; 3] {
+        let sum = |of: fn(&Score) -> u64| self.scores.iter().map(|score| u128::from(of(score))).sum();
+        [sum(|score| score.worst_shard), sum(|score| score.total), sum(|score| score.worst_row)]
+    }
+}
+
+/// Turns go on while they gain at least one part in so many.
+const LEAST_GAIN: u128 = 10_000;
+
+/// Whether to stop after one of so many equal shares of the time left; of 1, whether to stop at all.
+pub(crate) type Stops<'a> = &'a dyn Fn(usize) -> Box<dyn Fn() -> bool + Sync + 'a>;
+
+/// The best draft met from `first`, and whether the search ended by itself.
+///
+/// # Errors
+/// As [`arrange`] and [`place_on_row_peaks`].
+pub(crate) fn co_refine(
+    instances: &[&Instance],
+    first: Draft,
+    job: &Job,
+    stops: Stops<'_>,
+    observe: &mut dyn FnMut(f64, &Draft),
+) -> Result<(Draft, bool), PlanError> {
+    let search = Search { instances, job };
+    let starts = 1 + job.refine.expert_percent.len();
+    let stages = starts + job.refine.turns as usize;
+    let mut tell = |done: usize, best: &Draft| observe(done as f64 / stages as f64, best);
+
+    let mut best = first.clone();
+    for (index, percent) in std::iter::once(100).chain(job.refine.expert_percent.iter().copied()).enumerate()
+    {
+        let stop = stops(stages - index);
+        let start = search.start(&first, percent, index, &stop)?;
+        let turned = search.turn(&start, index, &stop)?;
+        best = turned.into_iter().chain([best]).min_by_key(Draft::score).expect("two at most");
+        tell(index + 1, &best);
+    }
+    for index in starts..stages {
+        let Some(turned) = search.turn(&best, index, &stops(stages - index))? else { break };
+        let (before, after) = (best.score(), turned.score());
+        if after < before {
+            best = turned;
+        }
+        tell(index + 1, &best);
+        if after[0].saturating_mul(LEAST_GAIN) > before[0].saturating_mul(LEAST_GAIN - 1) {
+            break;
+        }
+    }
+    Ok((best, !stops(1)()))
+}
+
+struct Search<'a> {
+    instances: &'a [&'a Instance],
+    job: &'a Job,
+}
+
+impl Search<'_> {
+    /// Layouts searched from those of `draft` with the expert term at part of its weight, under the same placement.
+    fn start(
+        &self,
+        draft: &Draft,
+        percent: u32,
+        stage: usize,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Draft, PlanError> {
+        let mut start = draft.clone();
+        if percent == 100 {
+            return Ok(start);
+        }
+        let (options, seed) = (self.job.start_options(), self.seed(stage));
+        for (instance, layout) in self.instances.iter().zip(&mut start.layouts) {
+            if stop() {
+                break;
+            }
+            let light = instance.with_expert_percent(percent);
+            *layout = arrange(&light, &draft.placement, layout, &options, seed, stop, &mut |_| {})?.layout;
+        }
+        Ok(start)
+    }
+
+    /// Places for the layouts of `draft`, then arranges from them; nothing if stopped before that.
+    fn turn(
+        &self,
+        draft: &Draft,
+        stage: usize,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Draft>, PlanError> {
+        if stop() {
+            return Ok(None);
+        }
+        let steps: Vec<(&Instance, &Layout)> = self.instances.iter().copied().zip(&draft.layouts).collect();
+        let loads = RowLoads::of_layouts(&steps)?;
+        let (row_peaks, seed) = (&self.job.refine.row_peaks, self.seed(stage));
+        let placed = place_on_row_peaks(&loads, &draft.placement, None, row_peaks, seed, stop)?;
+        if stop() {
+            return Ok(None);
+        }
+        let mut turned = Draft { placement: placed.placement, layouts: Vec::new(), scores: Vec::new() };
+        let options = self.job.turn_options();
+        for (instance, layout) in steps {
+            let arranged = arrange(instance, &turned.placement, layout, &options, seed, stop, &mut |_| {})?;
+            turned.layouts.push(arranged.layout);
+            turned.scores.push(arranged.score);
+        }
+        Ok(Some(turned))
+    }
+
+    fn seed(&self, stage: usize) -> u64 {
+        Stream::new(self.job.seed).child(stage as u64).next_u64()
+    }
+}
+
+impl Job {
+    /// Whether placement and layout are refined in turns.
+    pub(crate) fn refines(&self) -> bool {
+        self.refine.placement == Aim::RowPeaks
+    }
+
+    /// Searches that a co-refined plan shares its arrange budget among: a share for every start, one for all turns.
+    pub(crate) fn shares(&self) -> u32 {
+        2 + self.refine.expert_percent.len() as u32
+    }
+
+    /// Arranging a start.
+    pub(crate) fn start_options(&self) -> ArrangeOptions {
+        let shares = self.shares();
+        ArrangeOptions {
+            proposals_per_unit: (self.arrange.proposals_per_unit / shares).max(1),
+            descent_per_unit: self.arrange.descent_per_unit / shares,
+            ..self.arrange.clone()
+        }
+    }
+
+    /// Arranging in a turn.
+    fn turn_options(&self) -> ArrangeOptions {
+        let shares = self.shares() * (1 + self.refine.turns);
+        ArrangeOptions {
+            proposals_per_unit: (self.arrange.proposals_per_unit / shares).max(1),
+            descent_per_unit: self.arrange.descent_per_unit / shares,
+            hottest: self.refine.hottest,
+            hot_acceptance: 1e-9,
+            cooling: self.refine.cooling,
+            rounds: 1,
+            seeds: 0,
+            ..self.arrange.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use routepack_arrange::spread_bins;
+    use routepack_binpack::first_fit_decreasing;
+    use routepack_generate::{Preset, window};
+    use routepack_problem::{evaluate, prepare};
+
+    use super::*;
+
+    /// A small window of several steps, its layouts by position, and a job with little budget.
+    fn small(seed: u64) -> (Vec<Instance>, Vec<Layout>, Job) {
+        let mut recipe = Preset::Mixed.recipe();
+        recipe.prompts = 24;
+        let mut generated = window(&recipe, seed).expect("valid");
+        let samples = generated.batch.num_samples();
+        generated.batch.step = Some((0..samples).map(|sample| (sample % 3) as i64).collect());
+        let mut job = Job::new(generated.setting);
+        job.arrange.proposals_per_unit = 50;
+        job.refine.row_peaks.proposals_per_expert = 20;
+        let instances = prepare(Arc::new(generated.batch), &job.setting()).expect("valid").instances;
+        let layouts = instances
+            .iter()
+            .map(|instance| {
+                let sizes: Vec<u64> =
+                    (0..instance.num_units()).map(|unit| instance.unit_tokens(unit)).collect();
+                let capacity = u64::from(instance.cell_capacity());
+                let bins = first_fit_decreasing(&sizes, capacity, None);
+                let rows = bins.len().div_ceil(instance.topology().num_slots());
+                spread_bins(instance, &bins, rows).expect("enough samples")
+            })
+            .collect();
+        (instances, layouts, job)
+    }
+
+    #[test]
+    fn scores_are_exact_and_never_above_the_first() {
+        for seed in 0..3 {
+            let (instances, layouts, job) = small(seed);
+            let instances: Vec<&Instance> = instances.iter().collect();
+            let (layers, experts) = (instances[0].num_layers(), instances[0].num_experts());
+            let placement =
+                Placement::identity(layers, experts, instances[0].topology().num_ranks()).expect("divisible");
+            let scores_of = |placement: &Placement, layouts: &[Layout]| -> Vec<Score> {
+                let pairs = instances.iter().zip(layouts);
+                pairs.map(|(instance, layout)| evaluate(instance, placement, layout).score).collect()
+            };
+            let first = Draft { scores: scores_of(&placement, &layouts), placement, layouts };
+            // Stopped after so many looks, or never.
+            for looks in [0, 1, 3, 10, 100, 1000, usize::MAX] {
+                let seen = std::sync::atomic::AtomicUsize::new(0);
+                let stop = || seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= looks;
+                let mut told = Vec::new();
+                let mut observe = |fraction: f64, best: &Draft| told.push((fraction, best.score()));
+                let (draft, finished) =
+                    co_refine(&instances, first.clone(), &job, &|_| Box::new(&stop), &mut observe)
+                        .expect("valid");
+                assert!(draft.score() <= first.score());
+                assert_eq!(draft.scores, scores_of(&draft.placement, &draft.layouts));
+                assert!(told.is_sorted_by(|a, b| a.0 < b.0 && a.1 >= b.1), "{told:?}");
+                assert!(told.iter().all(|(fraction, _)| *fraction <= 1.0), "{told:?}");
+                assert_eq!(finished, looks == usize::MAX);
+                if finished {
+                    assert!(draft.score() < first.score(), "an identity placement can be improved");
+                }
+            }
+        }
+    }
+}
