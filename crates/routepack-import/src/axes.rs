@@ -3,6 +3,9 @@
 use crate::count_rows::RowPlan;
 use crate::{Dtype, Form, Ids, ImportError, ImportOptions, Layers, Place};
 
+/// Most layers on the recorded axis.
+const MAX_LAYERS: usize = 1 << 12;
+
 /// Layers and k of all samples, with the plan of a row.
 pub(crate) struct Axes {
     /// Layers on the recorded axis.
@@ -35,9 +38,10 @@ impl Axes {
                 ));
             }
         }
-        if recorded == 0 || top_k == 0 || top_k > experts {
-            let why =
-                format!("{recorded} layers, k = {top_k}: expected layers, and k from 1 to {experts} experts");
+        if recorded == 0 || recorded > MAX_LAYERS || top_k == 0 || top_k > experts {
+            let why = format!(
+                "{recorded} layers, k = {top_k}: expected 1 to {MAX_LAYERS} layers, and k from 1 to {experts} experts"
+            );
             return Err(ImportError::sample(place, "shape", why));
         }
         let moe: Vec<usize> = match &options.layers {

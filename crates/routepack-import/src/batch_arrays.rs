@@ -97,7 +97,7 @@ fn read_padded(
     beside: &Beside,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ImportError> {
-    let stride = layers * top_k * dtype.width();
+    let stride = stride_of(window, [layers, top_k], dtype)?;
     let layer_major = window.form.order() == Order::LayerMajor;
     let (mut block, mut turned) = (Vec::new(), Vec::new());
     for index in 0..samples {
@@ -112,7 +112,7 @@ fn read_padded(
         }
         let file = window.file.clone();
         // One read of a layer-major sample, blocks of a token-major one.
-        let block_rows = if layer_major { rows } else { (BLOCK / stride.max(1)).max(1) };
+        let block_rows = if layer_major { rows } else { (BLOCK / stride).max(1) };
         window.add(facts, |sample| {
             let mut token = 0u32;
             for from in (0..rows).step_by(block_rows.max(1)) {
@@ -148,7 +148,7 @@ fn read_ragged(
     beside: &Beside,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ImportError> {
-    let stride = layers * top_k * dtype.width();
+    let stride = stride_of(window, [layers, top_k], dtype)?;
     let facts = beside.all_facts(window, None)?;
     let shares = beside.shares(window, &facts, rows)?;
     let mut block = Vec::new();
@@ -158,7 +158,7 @@ fn read_ragged(
         let start = beside.start(&place, index)?;
         let file = window.file.clone();
         window.add(facts, |sample| {
-            let block_rows = (BLOCK / stride.max(1)).max(1);
+            let block_rows = (BLOCK / stride).max(1);
             for from in (0..rows).step_by(block_rows) {
                 let end = rows.min(from + block_rows);
                 block.resize((end - from) * stride, 0);
@@ -269,6 +269,9 @@ fn read_distribution(window: &mut Window<'_>, carrier: &mut Carrier) -> Result<(
                 return Err(wrong_array(window, "logical_count", why));
             }
         };
+        if steps == 0 {
+            return Ok(());
+        }
         let mut block = vec![0u8; layers * experts * dtype.width()];
         for _ in 0..steps {
             read_exact(values, &mut block, &window.file)?;
@@ -432,6 +435,14 @@ fn tokens(what: &str, value: i64, place: &Place) -> Result<u32, ImportError> {
         .map_err(|_| ImportError::sample(place, what, format!("{value}: expected 0 to 4294967295")))
 }
 
+/// Bytes of a row. A header may speak of any shape where it holds no values.
+fn stride_of(window: &Window<'_>, [layers, top_k]: [usize; 2], dtype: Dtype) -> Result<usize, ImportError> {
+    let stride = layers.checked_mul(top_k).and_then(|ids| ids.checked_mul(dtype.width()));
+    stride.filter(|&stride| stride > 0).ok_or_else(|| {
+        wrong_array(window, "routed_experts", format!("{layers} layers, k = {top_k}: no rows of routes"))
+    })
+}
+
 fn dtype_of(window: &Window<'_>, name: &str, header: &ArrayHeader) -> Result<Dtype, ImportError> {
     Dtype::of(header).map_err(|why| wrong_array(window, name, why))
 }
@@ -478,6 +489,9 @@ fn read_mask(
             let why = format!("shape {:?}, expected [batch, sequence]", header.shape);
             return Err(wrong_array(window, name, why));
         };
+        if batch == 0 {
+            return Ok(Vec::new());
+        }
         let mut line = vec![0u8; sequence * dtype.width()];
         let mut masks = Vec::new();
         for sample in 0..batch {

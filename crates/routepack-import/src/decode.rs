@@ -62,6 +62,10 @@ impl Decoder<'_> {
                 expected.map_or_else(|| "more than there can be".to_owned(), |expected| expected.to_string())
             )));
         }
+        // Without values the other sizes mean nothing.
+        if bytes.is_empty() {
+            return Ok(Decoded { dtype, shape: [0, 0, 0], bytes });
+        }
         if self.form.order() == Order::TokenMajor {
             return Ok(Decoded { dtype, shape, bytes });
         }

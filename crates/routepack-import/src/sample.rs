@@ -127,7 +127,7 @@ impl<'a> Sample<'a> {
 
     fn miss(&mut self, position: u32) {
         // The last token's row is never missing.
-        if position + 1 < self.length {
+        if position < self.length.saturating_sub(1) {
             self.tally.gap = self.tally.gap.or(Some(position));
         }
     }
