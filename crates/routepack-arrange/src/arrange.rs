@@ -24,7 +24,8 @@ use crate::neighbours::Neighbours;
 use crate::options::ArrangeOptions;
 use crate::seeds::plant_seeds;
 use crate::spread_bins::layout_of;
-use crate::system::{LayoutState, LayoutSystem};
+use crate::state::LayoutState;
+use crate::system::LayoutSystem;
 use crate::temperature::measure;
 use crate::units::Units;
 

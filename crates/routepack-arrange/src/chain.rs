@@ -11,7 +11,8 @@
 use routepack_anneal::{Stream, accepts};
 
 use crate::grid::Grid;
-use crate::system::{LayoutState, LayoutSystem};
+use crate::state::LayoutState;
+use crate::system::LayoutSystem;
 use crate::trial::Trial;
 use crate::units::Units;
 

@@ -10,7 +10,8 @@
 use routepack_anneal::elementary::{exp, ln};
 use routepack_anneal::{Stream, System};
 
-use crate::system::{LayoutState, LayoutSystem};
+use crate::state::LayoutState;
+use crate::system::LayoutSystem;
 
 /// Changes sampled.
 const SAMPLES: usize = 1024;

@@ -18,7 +18,12 @@ use routepack_problem::{
 use support::{Case, Recipe, recipes};
 
 fn short() -> ArrangeOptions {
-    ArrangeOptions { proposals_per_unit: 3000, temperatures: 24, ..ArrangeOptions::default() }
+    ArrangeOptions {
+        proposals_per_unit: 3000,
+        temperatures: 24,
+        descent_per_unit: 300,
+        ..ArrangeOptions::default()
+    }
 }
 
 fn run(case: &Case, options: &ArrangeOptions, seed: u64) -> Arranged {
