@@ -20,8 +20,11 @@ use crate::types::Pattern;
 
 /// Affinities this near to a whole number count as whole.
 const WHOLE: f64 = 1e-6;
-/// Pairs tried.
+/// Pairs tried, and simplex iterations of each try.
 const TRIED: usize = 8;
+const ITERATIONS: u32 = 200;
+/// Types up to which so many pairs are tried; of more types fewer.
+const FEW_TYPES: usize = 200;
 /// A rise of a linear program counts at least and at most as this.
 const RISES: [f64; 2] = [1e-6, 0.5];
 
@@ -39,7 +42,7 @@ pub(crate) fn branching_pairs(solution: &[(Pattern, f64)], sizes: &[u64]) -> Vec
         .map(|(pair, value)| (size(&pair) as f64 * value * (1.0 - value), pair))
         .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    ranked.truncate(TRIED);
+    ranked.truncate((TRIED * FEW_TYPES / sizes.len().max(FEW_TYPES)).max(2));
     if ranked.is_empty() {
         let parted = solution.iter().filter(|(_, value)| fraction(*value) > WHOLE);
         return parted.flat_map(|(pattern, _)| pairs(pattern)).max_by_key(size).into_iter().collect();
@@ -64,11 +67,11 @@ pub(crate) fn strong_pair(
         let both = |pattern: &[u32]| {
             if i == j { holds(pattern, i) > 1 } else { holds(pattern, i) > 0 && holds(pattern, j) > 0 }
         };
-        let Some(apart) = master.value_without(both, stop)? else { return Ok(0) };
+        let Some(apart) = master.value_without(both, ITERATIONS, stop)? else { return Ok(0) };
         let single = i != j && demands[i as usize] == 1 && demands[j as usize] == 1;
         let together = if single {
             let one = |pattern: &[u32]| holds(pattern, i) + holds(pattern, j) == 1;
-            let Some(together) = master.value_without(one, stop)? else { return Ok(0) };
+            let Some(together) = master.value_without(one, ITERATIONS, stop)? else { return Ok(0) };
             together
         } else {
             value

@@ -183,11 +183,12 @@ impl Search<'_> {
                 return Ok(Settled::Open);
             }
             let mut converged = self.converge(&mut case)?;
-            while self.work.cases == 1
+            // Two dives in the first case, then ever fewer.
+            if (self.work.cases == 1 || self.work.cases >= 4 && self.work.cases.is_power_of_two())
                 && self.dived < self.limits.dives.into()
                 && matches!(converged, Converged::Fractional(_))
             {
-                if let Some(bins) = self.dive(&case)? {
+                if let Some(bins) = self.dive()? {
                     converged = Converged::Packed(bins);
                 }
             }
@@ -235,11 +236,10 @@ impl Search<'_> {
     }
 
     /// Dives for a packing, from the patterns of the first case.
-    fn dive(&mut self, case: &Case) -> Result<Option<Vec<Pattern>>, PackError> {
-        let patterns: Vec<Pattern> = case.master.patterns().cloned().collect();
+    fn dive(&mut self) -> Result<Option<Vec<Pattern>>, PackError> {
         let dive = Dive {
             types: self.types,
-            patterns: &patterns,
+            patterns: &self.patterns,
             bins: self.bins,
             random: self.dived > 0,
             table_bytes: self.limits.table_bytes,
@@ -279,7 +279,7 @@ impl Search<'_> {
                 self.patterns = case.master.ranked(&solved);
                 // A dive as soon as the linear program fits, another when it has converged.
                 if solved.objective <= self.bins as f64 + 1e-6 && self.dived == 0 && self.limits.dives > 1 {
-                    if let Some(bins) = self.dive(case)? {
+                    if let Some(bins) = self.dive()? {
                         return Ok(Converged::Packed(bins));
                     }
                 }

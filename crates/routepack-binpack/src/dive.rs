@@ -2,7 +2,7 @@
 //!
 //! Problem: pack all items into K bins. K bins waste K·C − V in all, so only patterns whose waste is within what is
 //! left of that are allowed. Repeat: solve the linear program over such patterns of the items left, generating
-//! patterns until its value is at most the bins left; give up where it is above; fill what is left by
+//! patterns until its value is at most the bins left; where it is above, take back half of what was fixed last, or give up; fill what is left by
 //! [`crate::subset_sum_fill`], which may end it; else fix all patterns of value 1 or more, then those above 0.6, then at
 //! least the largest. The first dive takes the largest values, later ones draw among those near it.
 //! Complexity: O(K · (rounds · (pricing table + linear program))).
@@ -48,47 +48,51 @@ impl Dive<'_> {
         stream: &Stream,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Vec<Pattern>>, PackError> {
-        let (mut draws, mut fixed) = (stream.child(0), Vec::new());
-        let mut left = self.types.clone();
-        let mut space = patterns_of(&left, self.bins);
+        let mut draws = stream.child(0);
+        let mut dived = Dived { left: self.types.clone(), fixed: Vec::new(), bins: self.bins };
+        let mut known = self.patterns.to_vec();
+        let mut space = dived.space();
         let mut master = PatternMaster::new(&space)?;
-        master.add(self.patterns.iter().filter(|pattern| space.holds(pattern)).cloned())?;
+        master.add(known.iter().filter(|pattern| space.holds(pattern)).cloned())?;
         let mut pricing = Pricing::new(self.table_bytes);
-        while left.num_items() > 0 {
-            let bins = self.bins - fixed.len() as u64;
-            if !self.converge(&space, &mut master, &mut pricing, bins, stop)? {
-                return Ok(None);
-            }
-            for attempt in fill_tries(&stream.child(1 + fixed.len() as u64), 60).take(FILLS) {
-                if let Some(rest) = fill(&left, attempt, bins, stop) {
-                    fixed.extend(rest);
-                    return Ok(Some(fixed));
-                }
-            }
-            let chosen = self.choose(master.solution()?.0, &mut draws);
-            let before = fixed.len();
-            for (pattern, copies) in chosen {
-                for _ in 0..copies {
-                    let taken = available(&left, &pattern);
-                    let rest = left.total() - u128::from(left.load(&taken));
-                    let bins = self.bins - fixed.len() as u64;
-                    if taken.is_empty()
-                        || bins == 0
-                        || rest > u128::from(bins - 1) * u128::from(left.capacity)
-                    {
-                        break;
+        // What was fixed last, and from where.
+        let mut last: Option<(Dived, Vec<(Pattern, u64)>)> = None;
+        let mut fills = 0;
+        while dived.left.num_items() > 0 {
+            let bins = dived.bins_left();
+            if self.converge(&space, &mut master, &mut pricing, bins, &mut known, stop)? {
+                for attempt in fill_tries(&stream.child(1 + fills), 60).take(FILLS) {
+                    if let Some(rest) = fill(&dived.left, attempt, bins, stop) {
+                        dived.fixed.extend(rest);
+                        return Ok(Some(dived.fixed));
                     }
-                    taken.iter().for_each(|&kind| left.demands[kind as usize] -= 1);
-                    fixed.push(taken);
                 }
+                fills += 1;
+                let chosen = self.choose(master.solution()?.0, &mut draws);
+                let before = dived.clone();
+                dived.fix(&chosen);
+                if dived.fixed.len() == before.fixed.len() {
+                    return Ok(None);
+                }
+                last = Some((before, chosen));
+                space = dived.space();
+                master.restrict(&space)?;
+            } else {
+                // Too much at once, it seems: half of it.
+                let Some((before, mut chosen)) = last.take().filter(|last| last.1.len() > 1 && !stop())
+                else {
+                    return Ok(None);
+                };
+                chosen.truncate(chosen.len() / 2);
+                dived = before.clone();
+                dived.fix(&chosen);
+                last = Some((before, chosen));
+                space = dived.space();
+                master = PatternMaster::new(&space)?;
+                master.add(known.iter().filter(|pattern| space.holds(pattern)).cloned())?;
             }
-            if fixed.len() == before {
-                return Ok(None);
-            }
-            space = patterns_of(&left, self.bins - fixed.len() as u64);
-            master.restrict(&space)?;
         }
-        Ok(Some(fixed))
+        Ok(Some(dived.fixed))
     }
 
     /// Generates patterns until the linear program needs no more than so many bins; false if it does need more.
@@ -98,6 +102,7 @@ impl Dive<'_> {
         master: &mut PatternMaster,
         pricing: &mut Pricing,
         bins: u64,
+        known: &mut Vec<Pattern>,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<bool, PackError> {
         let one = one(space.capacity, self.types.sizes.last().copied().unwrap_or(1));
@@ -107,12 +112,9 @@ impl Dive<'_> {
                 return Ok(true);
             }
             let weights: Vec<i64> = solved.duals.iter().map(|&dual| scaled(dual, one)).collect();
-            let priced = pricing.price(
-                space,
-                &Prices { weights: &weights, cuts: &[] },
-                one + (one >> IMPROVING),
-                stop,
-            );
+            let prices = Prices { weights: &weights, cuts: &[] };
+            let priced = pricing.price(space, &prices, one + (one >> IMPROVING), stop);
+            known.extend(priced.patterns.iter().cloned());
             if stop() || master.add(priced.patterns)? == 0 {
                 return Ok(false);
             }
@@ -133,15 +135,49 @@ impl Dive<'_> {
             let least = u64::from(value > FIXED || place == 0);
             (pattern, ((value + 1e-6) as u64).max(least))
         };
-        ranked.into_iter().enumerate().map(copies).collect()
+        ranked.into_iter().enumerate().map(copies).filter(|(_, copies)| *copies > 0).collect()
     }
 }
 
-/// Patterns of the items left, in so many bins.
-fn patterns_of(left: &Types, bins: u64) -> PatternSpace {
-    let waste = u128::from(bins) * u128::from(left.capacity) - left.total();
-    let slack = waste.min(left.capacity.into()) as u64;
-    PatternSpace { slack, ..PatternSpace::of_types(left) }
+/// What is fixed and what is left.
+#[derive(Debug, Clone)]
+struct Dived {
+    left: Types,
+    fixed: Vec<Pattern>,
+    /// Bins in all.
+    bins: u64,
+}
+
+impl Dived {
+    fn bins_left(&self) -> u64 {
+        self.bins - self.fixed.len() as u64
+    }
+
+    /// Patterns of the items left, in the bins left.
+    fn space(&self) -> PatternSpace {
+        let waste = u128::from(self.bins_left()) * u128::from(self.left.capacity) - self.left.total();
+        let slack = waste.min(self.left.capacity.into()) as u64;
+        PatternSpace { slack, ..PatternSpace::of_types(&self.left) }
+    }
+
+    /// Fixes patterns, with copies, as far as items and volume allow.
+    fn fix(&mut self, chosen: &[(Pattern, u64)]) {
+        for (pattern, copies) in chosen {
+            for _ in 0..*copies {
+                let taken = available(&self.left, pattern);
+                let rest = self.left.total() - u128::from(self.left.load(&taken));
+                let bins = self.bins_left();
+                if taken.is_empty()
+                    || bins == 0
+                    || rest > u128::from(bins - 1) * u128::from(self.left.capacity)
+                {
+                    break;
+                }
+                taken.iter().for_each(|&kind| self.left.demands[kind as usize] -= 1);
+                self.fixed.push(taken);
+            }
+        }
+    }
 }
 
 /// A fill of the items left, types numbered as before.

@@ -35,7 +35,7 @@ pub struct PackOptions {
     pub column_types: u32,
     /// Size of a pricing table (bytes); wider capacities are priced by search.
     pub table_bytes: u64,
-    /// Dives from the first linear program of a tree search to a packing (dives).
+    /// Dives from the first linear program of a tree search to a packing: two at once, others as the tree grows (dives).
     pub dives: u32,
     /// Cases of one tree search (cases); 0 does without.
     pub cases: u64,
@@ -57,7 +57,7 @@ impl Default for PackOptions {
             column_rounds: 1000,
             column_types: 600,
             table_bytes: 1 << 29,
-            dives: 2,
+            dives: 8,
             cases: 10_000,
             program_nodes: 200,
             check_bytes: 2 << 30,

@@ -67,10 +67,12 @@ impl PatternMaster {
         Ok((solved.status == MasterStatus::Optimal).then_some(solved))
     }
 
-    /// The value of the program without these patterns; `None` if stopped. Values and duals are to be solved for again.
+    /// About the value of the program without these patterns, after so many iterations; `None` if there is none. Values
+    /// and duals are to be solved for again.
     pub(crate) fn value_without(
         &mut self,
         bars: impl Fn(&[u32]) -> bool,
+        iterations: u32,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<f64>, PackError> {
         let barred: Vec<usize> =
@@ -78,11 +80,11 @@ impl PatternMaster {
         for &place in &barred {
             self.master.limit_column(place, 0.0)?;
         }
-        let solved = self.solve(stop)?;
+        let value = self.master.value_within(iterations, stop)?;
         for &place in &barred {
             self.master.limit_column(place, f64::INFINITY)?;
         }
-        Ok(solved.map(|solved| solved.objective))
+        Ok(value)
     }
 
     /// The patterns of positive value at the last optimum, and the number of uncovered items (or their like).

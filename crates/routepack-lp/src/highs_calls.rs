@@ -232,6 +232,20 @@ impl Model {
         accept(unsafe { highs_sys::Highs_clearSolver(self.0) }, "clearSolver")
     }
 
+    /// Sets the most simplex iterations of a run; `None` for no limit.
+    pub(crate) fn limit_iterations(&mut self, limit: Option<u32>) -> Result<(), LpError> {
+        let limit = limit.map_or(HighsInt::MAX, |limit| HighsInt::try_from(limit).unwrap_or(HighsInt::MAX));
+        let name = c"simplex_iteration_limit".as_ptr();
+        // SAFETY: the model is live, the name is NUL-terminated.
+        accept(unsafe { highs_sys::Highs_setIntOptionValue(self.0, name, limit) }, "simplex_iteration_limit")
+    }
+
+    /// The objective of the last run.
+    pub(crate) fn objective(&self) -> f64 {
+        // SAFETY: the model is live.
+        unsafe { highs_sys::Highs_getObjectiveValue(self.0) }
+    }
+
     /// Solves from the basis at hand, asking `stop` between iterations; returns the model status of HiGHS.
     pub(crate) fn run(&mut self, stop: Stop<'_>) -> Result<HighsInt, LpError> {
         let highs = self.0;
@@ -259,7 +273,7 @@ impl Model {
             );
             let name = c"simplex_iteration_count".as_ptr();
             highs_sys::Highs_getIntInfoValue(self.0, name, &raw mut iterations);
-            highs_sys::Highs_getObjectiveValue(self.0)
+            self.objective()
         };
         (objective, values, duals, u64::try_from(iterations).unwrap_or(0))
     }

@@ -302,6 +302,33 @@ impl CoverMaster {
         Ok(solved)
     }
 
+    /// About the least cost: the objective after at most so many simplex iterations from the last basis (from which the
+    /// next solve goes on), or the optimum with a backend that knows no such limit. Where columns were barred since the
+    /// last optimum, it is a lower bound that grows with the iterations. ∞ if infeasible, `None` if there is no figure.
+    ///
+    /// # Errors
+    /// [`LpError::Solver`] if the solver fails.
+    pub fn value_within(
+        &mut self,
+        iterations: u32,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<f64>, LpError> {
+        self.solved = None;
+        match &mut self.engine {
+            #[cfg(feature = "highs")]
+            Engine::Highs(primal) if !self.state.columns.is_empty() => primal.value_within(iterations, stop),
+            _ => {
+                let _ = iterations;
+                let solved = self.solve_until(stop)?;
+                Ok(match solved.status {
+                    MasterStatus::Optimal => Some(solved.objective),
+                    MasterStatus::Infeasible => Some(f64::INFINITY),
+                    _ => None,
+                })
+            }
+        }
+    }
+
     /// The values x of the columns at the optimum [`Self::solve`] found: free with HiGHS, a small linear program with
     /// microlp. Empty unless the last solve was optimal and nothing has changed since.
     ///

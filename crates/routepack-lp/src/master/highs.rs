@@ -73,6 +73,20 @@ impl Primal {
         }
     }
 
+    /// The objective after at most so many iterations; `None` if stopped or failing.
+    pub(super) fn value_within(&mut self, iterations: u32, stop: Stop<'_>) -> Result<Option<f64>, LpError> {
+        self.0.limit_iterations(Some(iterations))?;
+        let status = self.0.run(stop);
+        self.0.limit_iterations(None)?;
+        Ok(match status? {
+            highs_sys::MODEL_STATUS_OPTIMAL | highs_sys::MODEL_STATUS_REACHED_ITERATION_LIMIT => {
+                Some(self.0.objective())
+            }
+            highs_sys::MODEL_STATUS_INFEASIBLE => Some(f64::INFINITY),
+            _ => None,
+        })
+    }
+
     pub(super) fn values(&self) -> Vec<f64> {
         self.0.solution().1
     }
