@@ -51,6 +51,8 @@ enum Command {
     Verify(commands::verify::Arguments),
     /// Compare a plan with reference arms.
     Report(commands::report::Arguments),
+    /// Write a plan's micro-batches in the shape of a framework's scheduler.
+    Export(commands::export::Arguments),
     /// Count the routes that a rollout engine or trainer recorded: a window from rollouts.
     Import(commands::import::Arguments),
     /// Make realistic windows and bin-packing instances.
@@ -69,6 +71,7 @@ fn main() -> std::process::ExitCode {
         Command::Place(arguments) => commands::place::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Export(arguments) => commands::export::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
