@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
         }
     }))]
     missing: Missing,
-    /// The ids are physical slots; the logical expert of every slot, nested lists [layers][slots] in JSON.
+    /// The ids are physical slots; the logical expert of every slot, one list a layer, in JSON.
     #[arg(long, value_name = "FILE")]
     phys2log: Option<PathBuf>,
     /// Tokens of every sample, one a line, where the routes do not tell.
