@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
-use routepack::{Control, Job, Plan, PlanError, plan, verify};
+use routepack::{Aim, Control, Job, Plan, PlanError, plan, verify};
 use routepack_problem::ProblemError;
 use routepack_tests::oracle;
 use routepack_tests::small::{Shape, shapes};
@@ -14,6 +14,9 @@ fn job(shape: &Shape) -> Job {
     job.seed = shape.seed;
     job.arrange.population = 4;
     job.arrange.temperatures = 4;
+    job.arrange.proposals_per_unit = 2_000;
+    job.refine.placement =
+        [Aim::RowPeaks, Aim::RowPeaks, Aim::Aggregate, Aim::Fixed][shape.seed as usize % 4];
     job
 }
 
