@@ -1,8 +1,8 @@
 //! Packs bin-packing files and says what was proved.
 //!
 //! `pack_files SECONDS FILE_OR_FOLDER…`: a file holds n, capacity and n sizes, or m, capacity and m pairs "size demand".
-//! One line an instance: file, items, types, bound, incumbent, status, seconds, the method behind the bound; then one
-//! line a folder. Seconds are those of the processor where the system tells them (Linux), else of the clock. `SLOTS=8`
+//! Time is the only limit of tree searches. One line an instance: file, items, types, bound, incumbent, status, seconds, the
+//! method behind the bound; then one line a folder. Seconds are those of the processor where the system tells them (Linux), else of the clock. `SLOTS=8`
 //! asks for rows of 8 bins; `QUIET=1` leaves out what was proved; `LOG=1` tells every improvement; `CERTIFICATES=DIR`
 //! writes them.
 #![allow(clippy::print_stdout)]

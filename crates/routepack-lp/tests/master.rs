@@ -411,3 +411,23 @@ fn every_change_equals_a_master_from_scratch() {
         assert!(seen.iter().all(|&n| n >= 200), "{backend}: optimal and infeasible {seen:?}");
     }
 }
+
+#[test]
+fn a_value_within_few_iterations_is_no_more_than_the_optimum() {
+    for &backend in Backend::all() {
+        // Bars of 10 cut into 7 pieces of 6 and 9 of 4: 8 bars, 11.5 without the pattern 6 + 4.
+        let mut master = CoverMaster::new(backend, &[7.0, 9.0]).unwrap();
+        let patterns = [vec![(0, 1.0)], vec![(1, 2.0)], vec![(0, 1.0), (1, 1.0)]];
+        master.add_columns(patterns.map(|covers| Column::new(1.0, covers)).to_vec()).unwrap();
+        assert!(near(master.solve().unwrap().objective, 8.0));
+        master.limit_column(2, 0.0).unwrap();
+        for iterations in [0, 1, 100] {
+            let value = master.value_within(iterations, &|| false).unwrap().unwrap();
+            assert!(value <= 11.5 + NEAR, "{value} after {iterations}");
+        }
+        assert!(near(master.value_within(100, &|| false).unwrap().unwrap(), 11.5));
+        // The limit is gone, and so is the bar.
+        master.limit_column(2, f64::INFINITY).unwrap();
+        assert!(near(master.solve().unwrap().objective, 8.0));
+    }
+}
