@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::error::BenchError;
 use crate::record::Record;
+
+/// The first line: the fields of [`Record`].
+const HEADER: &str = "instance,class,items,types,capacity,bound,incumbent,optimum,status,seconds,nodes,columns,cuts,programs,certificate_bytes,check_seconds,proved_by,time_limit,seed,version\n";
 
 /// A table of records on disk. A line is written whole and flushed; one that a kill left half is dropped when the table
 /// is opened again.
@@ -20,20 +23,31 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens a table, or begins one.
+    /// Opens a table, or begins one where there is no file or an empty one. A file that is something else is left as it is.
     ///
     /// # Errors
-    /// [`BenchError::File`], or [`BenchError::Table`] for a whole line that is no record.
+    /// [`BenchError::File`], also for what is no regular file; [`BenchError::Table`] for another first line, or a whole
+    /// line that is no record.
     pub fn open(path: &Path) -> Result<Self, BenchError> {
         let failed = |source| BenchError::File { path: path.into(), source };
-        let text = if path.exists() { std::fs::read(path).map_err(failed)? } else { Vec::new() };
+        let refused = |source| BenchError::Table { path: path.into(), source };
+        let opened = OpenOptions::new().create(true).truncate(false).read(true).append(true).open(path);
+        let mut file = opened.map_err(failed)?;
+        // A device may have no end.
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(failed(std::io::Error::other("no regular file")));
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(failed)?;
+        if !text.starts_with(HEADER.as_bytes()) && !HEADER.as_bytes().starts_with(&text) {
+            let message = format!("no table of a bench, whose first line is {}", HEADER.trim_end());
+            return Err(refused(std::io::Error::new(std::io::ErrorKind::InvalidData, message).into()));
+        }
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let records: Result<Vec<Record>, _> =
             csv::Reader::from_reader(&text[..whole]).deserialize().collect();
-        let records = records.map_err(|source| BenchError::Table { path: path.into(), source })?;
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+        let records = records.map_err(refused)?;
         file.set_len(whole as u64).map_err(failed)?;
-        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         Ok(Self { path: path.into(), file, records })
     }
 
@@ -47,8 +61,9 @@ impl Table {
     /// # Errors
     /// [`BenchError::File`] or [`BenchError::Table`].
     pub fn add(&mut self, record: Record) -> Result<(), BenchError> {
-        let header = self.file.metadata().map_err(|source| self.failed(source))?.len() == 0;
-        let mut writer = csv::WriterBuilder::new().has_headers(header).from_writer(Vec::new());
+        let empty = self.file.metadata().map_err(|source| self.failed(source))?.len() == 0;
+        let header = if empty { HEADER } else { "" };
+        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(header.as_bytes().to_vec());
         let line = writer.serialize(&record).and_then(|()| {
             let bytes = writer.into_inner();
             bytes.map_err(|error| std::io::Error::other(error.to_string()).into())

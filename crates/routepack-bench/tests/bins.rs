@@ -101,3 +101,24 @@ fn bad_input_is_named() {
     let found = bench_bins(&bench, &mut table, &|| false, &mut |_| {}).unwrap_err();
     assert!(found.to_string().contains("bad.txt") && found.to_string().contains("11"), "{found}");
 }
+
+/// A file without a newline was once emptied, and one without end read for ever.
+#[test]
+fn what_is_no_table_is_left_as_it_is() {
+    let folder = folder();
+    let path = folder.path().join("precious.json");
+    for text in ["{\"precious\": true}", "hello\n", "hello\nworld", "instance,class\n", "a,b\n1,2\n"] {
+        std::fs::write(&path, text).unwrap();
+        let found = Table::open(&path).unwrap_err();
+        assert!(found.to_string().contains("precious.json"), "{found}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+    // What a kill leaves of the first line, and what the first record puts there.
+    std::fs::write(&path, "instance,cl").unwrap();
+    let mut table = Table::open(&path).unwrap();
+    let bench = bench(folder.path(), 1, Optima::default());
+    bench_bins(&bench, &mut table, &|| false, &mut |_| {}).unwrap();
+    assert_eq!(Table::open(&path).unwrap().records(), table.records());
+    #[cfg(unix)]
+    assert!(matches!(Table::open(Path::new("/dev/zero")), Err(BenchError::File { .. })));
+}
