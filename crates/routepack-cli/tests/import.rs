@@ -55,12 +55,15 @@ fn refusals_name_the_place_and_leave_no_file() {
     fs::write(folder.join("r.jsonl"), rollouts()).expect("written");
     fs::write(folder.join("r.pkl"), b"\x80\x04K\x01.").expect("written");
     fs::write(folder.join("map.json"), "[[0,1,2,2]]").expect("written");
+    fs::write(folder.join("nine.txt"), "6\n".repeat(9)).expect("written");
     for (line, code, part) in [
+        ("--from vllm --experts 4 --lengths nine.txt r.jsonl", 3, "lengths = 9: the file has 8 samples"),
         ("--from vllm --experts 3 r.jsonl", 3, "sample 2 (c2), row 0, layer 0: expert 3: expected 0 to 2"),
         ("--from vllm --experts 4 r.pkl", 3, "r.pkl: a pickle is refused"),
         ("--from vllm --experts 4 none.jsonl", 4, "none.jsonl: cannot open"),
         ("--from vllm --experts 4 --phys2log map.json r.jsonl", 3, "no slot holds expert 3"),
         ("--from vllm --experts 4 --layers 3-1 r.jsonl", 2, "expected `moe`, or layers such as"),
+        ("--from vllm --experts 4 --layers 0-9,0-9 r.jsonl", 2, "expected `moe`, or layers such as"),
         ("--from nobody --experts 4 r.jsonl", 2, "possible values: vllm, vllm-npy"),
     ] {
         let output = run(folder, &format!("import {line} -o w.npz"));

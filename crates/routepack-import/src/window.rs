@@ -263,6 +263,11 @@ impl<'o> Window<'o> {
         if self.facts.is_empty() {
             return Err(ImportError::Nothing { file: self.file, why: "no sample" });
         }
+        let samples = self.facts.len();
+        if let Some(lengths) = self.options.lengths.as_ref().filter(|lengths| lengths.len() != samples) {
+            let limit = format!("the file has {samples} samples");
+            return Err(ImportError::option("lengths", lengths.len(), limit));
+        }
         self.check_all_or_none()?;
         let Some(axes) = self.axes else {
             return Err(ImportError::Nothing { file: self.file, why: "no sample has routes" });

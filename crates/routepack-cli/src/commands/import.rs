@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Layers on the recorded layer axis, where the shape does not tell.
     #[arg(long)]
     num_layers: Option<u32>,
-    /// What the layer axis holds: `moe`, or the `MoE` layers among all layers, from 0, such as `1,3-60`.
+    /// What the layer axis holds: `moe`, or the `MoE` layers among all layers, ascending from 0, such as `1,3-60`.
     #[arg(long, value_parser = parse_layers)]
     layers: Option<Layers>,
     /// How rows without routes are charged.
@@ -122,7 +122,7 @@ fn parse_layers(text: &str) -> Result<Layers, String> {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
         let from: u32 = from.trim().parse().map_err(|_| wrong())?;
         let to: u32 = to.trim().parse().map_err(|_| wrong())?;
-        if to < from || to > 1 << 20 {
+        if to < from || to > 1 << 20 || layers.last().is_some_and(|&last| from <= last) {
             return Err(wrong());
         }
         layers.extend(from..=to);
