@@ -168,7 +168,8 @@ impl<'a> Search<'a> {
 
     /// What the search needs beside the units; `None` if there is nothing to search, or it was stopped.
     fn prepare(&mut self) -> Option<Neighbours> {
-        if self.units.num_cells() == 1 {
+        // A score of 0 is least, and sets no temperature.
+        if self.units.num_cells() == 1 || self.score.total == 0 {
             self.local_optimum = true;
             return None;
         }

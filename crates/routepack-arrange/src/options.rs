@@ -1,5 +1,7 @@
 //! The parameters of the layout search.
 
+use std::ops::RangeInclusive;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,15 +21,15 @@ pub struct ArrangeOptions {
     /// Rounds of annealing, each 4 times as long as the one before, the last a full one; 1 to 8. Early rounds make a
     /// search that is stopped at any time a good one.
     pub rounds: u32,
-    /// First temperature at least, as a fraction of the mean cost J of a row-shard; positive.
+    /// First temperature at least, as a fraction of the mean cost J of a row-shard; 1e-12 to 1e12.
     pub hottest: f64,
     /// Mean acceptance, at the first temperature at least, of random swaps that raise the energy; in (0, 1). It decides
     /// where units are few and every swap moves much.
     pub hot_acceptance: f64,
-    /// The first temperature divided by the last; at least 1.
+    /// The first temperature divided by the last; 1 to 1e12.
     pub cooling: f64,
     /// How far shards may differ before the energy pulls them together, as a fraction of the mean cost J of a
-    /// row-shard; positive.
+    /// row-shard; 1e-12 to 1e12.
     pub shard_tolerance: f64,
     /// Neighbours of a unit that swaps are proposed with, at least 1.
     pub neighbours: u32,
@@ -40,6 +42,11 @@ pub struct ArrangeOptions {
     /// Nodes of the exact search that ends the search of windows of up to 24 units, at most; 0 for none.
     pub exact_nodes: u32,
 }
+
+/// Fractions of a cost that leave energies and temperatures finite.
+const FRACTION: RangeInclusive<f64> = 1e-12..=1e12;
+/// Coolings that leave the last temperature positive.
+const COOLING: RangeInclusive<f64> = 1.0..=1e12;
 
 impl Default for ArrangeOptions {
     fn default() -> Self {
@@ -87,19 +94,19 @@ impl ArrangeOptions {
                 0.0 < self.hot_acceptance && self.hot_acceptance < 1.0,
                 "it must lie between 0 and 1",
             ),
-            ("hottest", self.hottest, self.hottest > 0.0, "it must be positive and finite"),
-            ("cooling", self.cooling, self.cooling >= 1.0, "it must be at least 1 and finite"),
+            ("hottest", self.hottest, FRACTION.contains(&self.hottest), "it must be from 1e-12 to 1e12"),
+            ("cooling", self.cooling, COOLING.contains(&self.cooling), "it must be from 1 to 1e12"),
             (
                 "shard_tolerance",
                 self.shard_tolerance,
-                self.shard_tolerance > 0.0,
-                "it must be positive and finite",
+                FRACTION.contains(&self.shard_tolerance),
+                "it must be from 1e-12 to 1e12",
             ),
             ("quality_gate", self.quality_gate, self.quality_gate >= 0.0, "it must be at least 0 and finite"),
         ];
         for (option, value, holds, rule) in fractions {
             if !(holds && value.is_finite()) {
-                return Err(ArrangeError::Option { option, value: value.to_string(), rule });
+                return Err(ArrangeError::Option { option, value: format!("{value:?}"), rule });
             }
         }
         Ok(())

@@ -243,6 +243,62 @@ fn bad_jobs_are_named() {
     }
 }
 
+/// Options of stages that come late were once looked at late: after the search, or not at all where it was stopped.
+#[test]
+fn options_out_of_range_are_refused_before_any_search() {
+    let shell = small();
+    for (table, option, value) in [
+        ("refine", "refine.turns", "4294967295"),
+        ("refine", "refine.turns", "1073741823"),
+        ("refine", "refine.expert_percent", "[101]"),
+        ("refine", "refine.hottest", "nan"),
+        ("refine", "refine.hottest", "0"),
+        ("refine", "refine.hottest", "1e308"),
+        ("refine", "refine.cooling", "0.5"),
+        ("refine.row_peaks", "row_peaks.hottest", "inf"),
+        ("refine.row_peaks", "row_peaks.cooling", "0.5"),
+        ("arrange", "hottest", "1e308"),
+        ("arrange", "shard_tolerance", "1e-320"),
+        ("place", "place.max_subsets", "65537"),
+    ] {
+        let key = option.rsplit('.').next().expect("a key");
+        shell.write("bad.toml", &format!("{JOB}[{table}]\n{key} = {value}\n"));
+        let line = "plan window.json --job bad.toml --deadline-ms 0 -o plan.json";
+        shell.refuses(line, 3, &["bad.toml", option]);
+    }
+}
+
+/// Nothing to pay was once no temperature to start from: where experts are charged alone, a start without them had none.
+#[test]
+fn costs_of_zero_are_planned() {
+    let shell = small();
+    let free = r#""cost": [0, 0, 0, 0], "lengths""#;
+    shell.write("experts.json", &WINDOW.replacen("\"lengths\"", free, 1));
+    shell.write("nothing.json", &format!("{{{free}: [6, 6, 6, 6]}}"));
+    for window in ["experts.json", "nothing.json"] {
+        for capacity in [6, 12] {
+            shell.write("job.toml", &JOB.replace("12", &capacity.to_string()));
+            shell.answer(&format!("plan {window} --job job.toml -o plan.json"));
+            shell.answer(&format!("verify plan.json --window {window}"));
+            shell.answer(&format!("report plan.json --window {window}"));
+        }
+    }
+}
+
+/// Without routes there is nothing to refine, so the layout search once had a part of its budget and the rest of none.
+#[test]
+fn a_window_without_routes_has_the_whole_budget() {
+    let shell = small();
+    let lengths: Vec<u64> = (0..60).map(|i| 100 + i * 7919 % 701).collect();
+    shell.write("lengths.json", &format!("{{\"lengths\": {lengths:?}}}"));
+    shell.write("long.toml", &format!("{JOB}[arrange]\nproposals_per_unit = 400\n").replace("12", "2000"));
+    let steps = |placement: &str| {
+        let line = format!("plan lengths.json --job long.toml --json --placement {placement}");
+        shell.json(&line)["steps"].take()
+    };
+    assert_eq!(steps("row-peaks"), steps("fixed"));
+}
+
 #[test]
 fn totals_past_2_62_are_refused() {
     let shell = Shell::new();

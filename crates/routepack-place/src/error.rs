@@ -82,9 +82,9 @@ pub enum PlaceError {
         limit: u32,
     },
     /// An option is out of range.
-    #[error("place.{field} = {value}: {limit}")]
+    #[error("{field} = {value}: {limit}")]
     Option {
-        /// Name of the option.
+        /// Name of the option, with its table.
         field: &'static str,
         /// Value found.
         value: String,

@@ -65,7 +65,7 @@ impl PlaceOptions {
     pub fn validate(&self) -> Result<(), PlaceError> {
         if self.max_subsets > 65_536 {
             return Err(PlaceError::Option {
-                field: "max_subsets",
+                field: "place.max_subsets",
                 value: self.max_subsets.to_string(),
                 limit: "expected at most 65536",
             });

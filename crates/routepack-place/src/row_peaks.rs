@@ -35,9 +35,10 @@ use crate::{PlaceError, RowLoads};
 pub struct RowPeakOptions {
     /// Swaps proposed per expert of a layer; 0 leaves the descent alone.
     pub proposals_per_expert: u32,
-    /// First temperature, as a fraction of the mean change that proposed swaps make at the start; positive.
+    /// First temperature, as a fraction of the mean change that proposed swaps make at the start; 1e-12 to
+    /// 1e12.
     pub hottest: f64,
-    /// The first temperature divided by the last; at least 1.
+    /// The first temperature divided by the last; 1 to 1e12.
     pub cooling: f64,
     /// Passes of the descent over all pairs of experts at most.
     pub descent_passes: u32,
@@ -53,15 +54,15 @@ impl RowPeakOptions {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// A temperature that is not positive and finite, or a cooling below 1.
+    /// A temperature or a cooling out of range.
     pub fn validate(&self) -> Result<(), PlaceError> {
         let fields = [
-            ("hottest", self.hottest, self.hottest > 0.0, "it must be positive and finite"),
-            ("cooling", self.cooling, self.cooling >= 1.0, "it must be at least 1 and finite"),
+            ("row_peaks.hottest", self.hottest, 1e-12..=1e12, "it must be from 1e-12 to 1e12"),
+            ("row_peaks.cooling", self.cooling, 1.0..=1e12, "it must be from 1 to 1e12"),
         ];
-        for (field, value, holds, limit) in fields {
-            if !(holds && value.is_finite()) {
-                return Err(PlaceError::Option { field, value: value.to_string(), limit });
+        for (field, value, allowed, limit) in fields {
+            if !allowed.contains(&value) {
+                return Err(PlaceError::Option { field, value: format!("{value:?}"), limit });
             }
         }
         Ok(())

@@ -182,9 +182,10 @@ fn arrange_step(
     let FirstPlan { window, packed, rows: to_try, instance, layout } = first;
     let mut best: Option<((u128, Score), Instance, Layout)> = None;
     let mut finished = packed.finished;
-    let options = if job.refines() { job.start_options() } else { job.arrange.clone() };
+    let refines = job.refines(placement);
+    let options = if refines { job.start_options() } else { job.arrange.clone() };
     let mut begun = Some((instance, layout));
-    let later = if job.refines() { job.shares() as usize - 1 } else { 0 } * at.1;
+    let later = if refines { job.shares() as usize - 1 } else { 0 } * at.1;
     for (index, &rows) in to_try.iter().enumerate() {
         let shares_left = (at.1 - at.0) * to_try.len() + to_try.len() - index + later;
         let stop = control.limit.stop_within_share(reserve, shares_left);
@@ -225,7 +226,7 @@ fn refine_steps(
     reserve: Duration,
     control: &mut Control<'_>,
 ) -> Result<(Placement, Vec<StepPlan>), PlanError> {
-    if !job.refines() || placement.num_layers() == 0 {
+    if !job.refines(&placement) {
         return Ok((placement, planned));
     }
     let first = Draft {

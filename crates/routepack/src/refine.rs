@@ -38,13 +38,14 @@ pub enum Aim {
 pub struct RefineOptions {
     /// What the placement is aimed at; `[refine]` has no other effect unless it is `row-peaks`.
     pub placement: Aim,
-    /// Percentages of the expert weight that layouts to start from are searched with, beside the one at full weight.
+    /// Percentages of the expert weight that layouts to start from are searched with, beside the one at full weight; at
+    /// most 64.
     pub expert_percent: Vec<u32>,
-    /// Turns of placing and arranging the best start, at most.
+    /// Turns of placing and arranging the best start, at most; 0 to 1024.
     pub turns: u32,
-    /// First temperature of arranging in turns, as `arrange.hottest`.
+    /// First temperature of arranging in turns, as `arrange.hottest`; 1e-12 to 1e12.
     pub hottest: f64,
-    /// Cooling of arranging in turns, as `arrange.cooling`.
+    /// Cooling of arranging in turns, as `arrange.cooling`; 1 to 1e12.
     pub cooling: f64,
     /// Placing on row peaks.
     pub row_peaks: RowPeakOptions,
@@ -67,15 +68,29 @@ impl RefineOptions {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// A percentage above 100, or what [`RowPeakOptions::validate`] refuses.
+    /// The first option out of range.
     pub fn validate(&self) -> Result<(), PlanError> {
+        let refuse = |field, value: &dyn std::fmt::Debug, limit: &str| {
+            Err(ProblemError::Setting { field, value: format!("{value:?}"), limit: limit.to_owned() }.into())
+        };
         if let Some(percent) = self.expert_percent.iter().find(|&&percent| percent > 100) {
-            return Err(ProblemError::Setting {
-                field: "refine.expert_percent",
-                value: percent.to_string(),
-                limit: "expected percentages from 0 to 100".to_owned(),
-            }
-            .into());
+            return refuse("refine.expert_percent", percent, "expected percentages from 0 to 100");
+        }
+        if self.expert_percent.len() > 64 {
+            return refuse(
+                "refine.expert_percent",
+                &self.expert_percent.len(),
+                "expected at most 64 of them",
+            );
+        }
+        if self.turns > 1024 {
+            return refuse("refine.turns", &self.turns, "expected at most 1024");
+        }
+        if !(1e-12..=1e12).contains(&self.hottest) {
+            return refuse("refine.hottest", &self.hottest, "expected 1e-12 to 1e12");
+        }
+        if !(1.0..=1e12).contains(&self.cooling) {
+            return refuse("refine.cooling", &self.cooling, "expected 1 to 1e12");
         }
         Ok(self.row_peaks.validate()?)
     }
@@ -204,9 +219,9 @@ impl Search<'_> {
 }
 
 impl Job {
-    /// Whether placement and layout are refined in turns.
-    pub(crate) fn refines(&self) -> bool {
-        self.refine.placement == Aim::RowPeaks
+    /// Whether placement and layout are refined in turns: asked for, and there are experts to place.
+    pub(crate) fn refines(&self, placement: &Placement) -> bool {
+        self.refine.placement == Aim::RowPeaks && placement.num_layers() > 0
     }
 
     /// Searches that a co-refined plan shares its arrange budget among: a share for every start, one for all turns.
