@@ -21,7 +21,7 @@
 //!    N − k is at least T_k/(N − k): another f for it. Hence Σ_b M_b ≥ Σ_{i ≤ k} F_i + T_k for every k.
 //!
 //! No layout exists if K outnumbers the cells, or cells the units; any number is then a bound.
-//! Complexity: O(n log n + n·16) per kind, and N bounds A(j). Reference: DESIGN §1.3; 2(a) for h > 1, 2(b), 3 and 4
+//! Complexity: O(n log n + n·16) per kind, and O(log N) bounds A(j) beyond 32. Reference: DESIGN §1.3; 2(a) for h > 1, 2(b), 3 and 4
 //! are derived here.
 
 use rayon::prelude::*;
@@ -32,6 +32,9 @@ use crate::richest_cells::{RichestCells, Valued};
 
 /// Sets of units of which at most h fit one cell are tried for h up to this.
 const MAX_PER_CELL: u64 = 16;
+
+/// A(j) is computed for the first j one by one, so many times units at most, where that leaves 4 or more.
+const MAX_POINT_UNITS: usize = 1 << 19;
 
 /// Lower bounds on Σ over rows and slot groups of the slowest slot's charge, one attention kind, in scaled integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,15 +184,49 @@ fn prefix(
     total: u128,
 ) -> u128 {
     let valued = units.iter().map(|unit| Valued { tokens: unit.tokens, charge: unit.charge }).collect();
-    let richest = RichestCells::new(valued, capacity, max_samples.map(u64::from), heavy.len());
-    let worth: Vec<u128> =
-        (0..heavy.len()).into_par_iter().map(|k| if k == 0 { 0 } else { richest.worth(width * k) }).collect();
+    let points = points(heavy.len(), units.len());
+    let richest = RichestCells::new(valued, capacity, max_samples.map(u64::from), points.len());
+    let worths: Vec<u128> =
+        points.par_iter().map(|&k| if k == 0 { 0 } else { richest.worth(width * k) }).collect();
     let (mut best, mut before) = (0, 0u128);
-    for (k, (&value, worth)) in heavy.iter().zip(worth).enumerate() {
+    for (k, &value) in heavy.iter().enumerate() {
+        let worth = worths[points.partition_point(|&point| point < k)];
         let left = total.saturating_sub(worth);
         let tail = left.div_ceil(width as u128);
         best = best.max(before + tail);
         before += u128::from(value).max(tail.div_ceil((heavy.len() - k) as u128));
     }
     best.max(before)
+}
+
+/// Where A is computed, ascending from 0 to `groups` − 1: everywhere if that is cheap, else ever more sparsely. Between
+/// two points the next serves, as more cells are worth no less.
+fn points(groups: usize, num_units: usize) -> Vec<usize> {
+    let dense = (MAX_POINT_UNITS / num_units.max(1)).clamp(4, 32);
+    let last = groups - 1;
+    let mut points: Vec<usize> = (0..groups.min(dense)).collect();
+    while let Some(&point) = points.last().filter(|&&point| point < last) {
+        points.push((point + (2 * point / dense).max(1)).min(last));
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_few_and_reach_the_end() {
+        for groups in [1, 2, 7, 63, 64, 65, 1000, 4096, 1 << 16] {
+            for units in [1, 100, 10_000, 1 << 20] {
+                let points = points(groups, units);
+                assert!(points.is_sorted_by(|a, b| a < b), "{points:?}");
+                assert_eq!((points[0], points[points.len() - 1]), (0, groups - 1));
+                assert!(points.len() <= 200, "{} points for {groups} groups", points.len());
+                if groups <= 32 && units <= 1000 {
+                    assert_eq!(points.len(), groups);
+                }
+            }
+        }
+    }
 }
