@@ -15,7 +15,7 @@
 /// Functions f_ε with ε = k·C'/(2·[`STEPS`]), k = 0 … STEPS.
 const STEPS: u64 = 16;
 /// Iterations per j.
-const ITERATIONS: u64 = 200;
+const ITERATIONS: u64 = 120;
 /// Evaluations of one unit's weighted functions in all; fewer iterations where there are many units and cells.
 const EVALUATIONS: u64 = 1 << 23;
 /// Binary places of the weights.
