@@ -84,7 +84,7 @@ pub enum PlaceError {
     /// An option is out of range.
     #[error("{field} = {value}: {limit}")]
     Option {
-        /// Name of the option, with its table.
+        /// Table and name of the option. with its table.
         field: &'static str,
         /// Value found.
         value: String,

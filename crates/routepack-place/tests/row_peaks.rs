@@ -187,7 +187,7 @@ fn bad_input_is_named() {
         "start placement has 1 layers, 6 experts, the loads have 1 layers, 4 experts"
     );
     let hot = RowPeakOptions { hottest: f64::NAN, ..options.clone() };
-    assert!(matches!(run(&start, None, &hot), Err(PlaceError::Option { field: "hottest", .. })));
+    assert!(matches!(run(&start, None, &hot), Err(PlaceError::Option { field: "row_peaks.hottest", .. })));
     let far = Placement::new(2, vec![vec![0, 1, 2, 3]]).expect("bijection");
     let near = Placement::new(2, vec![vec![2, 3, 0, 1]]).expect("bijection");
     let limit = MoveLimit { resident: &near, moves: &[3] };
