@@ -33,7 +33,7 @@ cargo fmt --all --check
 
 if [ -z "$ROUTEPACK_FEATURES" ]; then
     # The crates with a feature `highs` are those that reach routepack-lp.
-    reach=$(grep -l '^highs = ' crates/*/Cargo.toml tests/Cargo.toml | xargs sed -n 's/^name = "\(routepack[^"]*\)"$/--package \1/p' | sort -u)
+    reach=$(grep -l '^highs = ' crates/*/Cargo.toml tests/Cargo.toml | xargs sed -n 's/^name = "\(routepack[^"_]*\)"$/--package \1/p' | sort -u)
     # shellcheck disable=SC2086 # a list of packages
     {
         say "lints without HiGHS"
