@@ -1,8 +1,9 @@
 //! The experts of one layer on their ranks, with the load of every rank in every block, while swaps improve them.
 //!
-//! State: W\[p,b\] and, per block, the three largest loads and the ranks of the first two, so that what a swap of two
-//! experts would cost is found without looking at other ranks: the largest of the others is the first, second or third
-//! that is not of the two. The spread Σ_b Σ_p W²/mean_b, whose change needs the two ranks alone, is a smooth stand-in that
+//! State: W\[p,b\] and, per block, the two largest loads and the rank of the first, so that what a swap of two experts
+//! would cost is found without looking at other ranks. If the first is of the two, the largest of the others is the second
+//! or, where the second is of the two as well, no matter: the two keep their sum, so one of them stays at or above it.
+//! The spread Σ_b Σ_p W²/mean_b, whose change needs the two ranks alone, is a smooth stand-in that
 //! searches may walk on; costs are integers, spreads are floats whose bits no instruction set changes.
 //! O(B) a question, O(P·B) a change; vectors of blocks.
 
@@ -37,9 +38,7 @@ pub(crate) struct BlockRanks {
 struct Top {
     first: Vec<Lanes>,
     second: Vec<Lanes>,
-    third: Vec<Lanes>,
     first_rank: Vec<Lanes>,
-    second_rank: Vec<Lanes>,
 }
 
 impl BlockRanks {
@@ -52,13 +51,7 @@ impl BlockRanks {
         }
         let slots = members.len() / num_ranks;
         let zeros = || vec![[0; LANES]; width];
-        let top = Top {
-            first: zeros(),
-            second: zeros(),
-            third: zeros(),
-            first_rank: zeros(),
-            second_rank: zeros(),
-        };
+        let top = Top { first: zeros(), second: zeros(), first_rank: zeros() };
         let mut ranks = Self {
             width,
             slots,
@@ -162,19 +155,13 @@ fn swap_cost(two: &Two<'_>, top: &Top, [p, q]: [u32; 2]) -> u64 {
     let width = top.first.len();
     let [of_p, of_q] = two.ranks.map(|rank| &rank[..width]);
     let [leaves, comes] = two.experts.map(|expert| &expert[..width]);
-    let (first, second, third) = (&top.first[..width], &top.second[..width], &top.third[..width]);
-    let (first_rank, second_rank) = (&top.first_rank[..width], &top.second_rank[..width]);
+    let (first, second) = (&top.first[..width], &top.second[..width]);
+    let first_rank = &top.first_rank[..width];
     let is_one = |rank: u32| rank == p || rank == q;
     let mut costs = [0u64; LANES];
     for at in 0..width {
         for lane in 0..LANES {
-            let others = if !is_one(first_rank[at][lane]) {
-                first[at][lane]
-            } else if !is_one(second_rank[at][lane]) {
-                second[at][lane]
-            } else {
-                third[at][lane]
-            };
+            let others = if is_one(first_rank[at][lane]) { second[at][lane] } else { first[at][lane] };
             let shift = comes[at][lane].wrapping_sub(leaves[at][lane]);
             let (p_then, q_then) = (of_p[at][lane].wrapping_add(shift), of_q[at][lane].wrapping_sub(shift));
             costs[lane] += u64::from(others.max(p_then).max(q_then));
@@ -205,36 +192,63 @@ fn swap_spread(two: &Two<'_>, scales: &[[f32; LANES]]) -> f32 {
 fn find_top(sums: &[Lanes], top: &mut Top) {
     let width = top.first.len();
     for at in 0..width {
-        let (mut first, mut second, mut third) = ([0u32; LANES], [0u32; LANES], [0u32; LANES]);
-        let (mut first_rank, mut second_rank) = ([u32::MAX; LANES], [u32::MAX; LANES]);
+        let (mut first, mut second, mut first_rank) = ([0u32; LANES], [0u32; LANES], [0u32; LANES]);
         for (rank, sums) in (0u32..).zip(sums.chunks_exact(width)) {
             for lane in 0..LANES {
                 let load = sums[at][lane];
-                let leads = load > first[lane] || first_rank[lane] == u32::MAX;
-                let follows = load > second[lane] || second_rank[lane] == u32::MAX;
-                third[lane] = if leads || follows { second[lane] } else { third[lane].max(load) };
-                second_rank[lane] = if leads {
-                    first_rank[lane]
-                } else if follows {
-                    rank
-                } else {
-                    second_rank[lane]
-                };
-                second[lane] = if leads {
-                    first[lane]
-                } else if follows {
-                    load
-                } else {
-                    second[lane]
-                };
+                let leads = load > first[lane];
+                second[lane] = if leads { first[lane] } else { second[lane].max(load) };
                 first_rank[lane] = if leads { rank } else { first_rank[lane] };
-                first[lane] = if leads { load } else { first[lane] };
+                first[lane] = first[lane].max(load);
             }
         }
         top.first[at] = first;
         top.second[at] = second;
-        top.third[at] = third;
         top.first_rank[at] = first_rank;
-        top.second_rank[at] = second_rank;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use routepack_anneal::Stream;
+
+    use super::*;
+
+    /// Every swap of small layers: its cost, its spread up to rounding, and the state it leaves, against a new start.
+    #[test]
+    fn swaps_are_what_a_new_start_finds() {
+        for seed in 0..40 {
+            let mut stream = Stream::new(seed);
+            let (ranks, slots, blocks) = (2 + stream.index(4), 1 + stream.index(3), 1 + stream.index(11));
+            let experts = ranks * slots;
+            let most = [2, 1000][stream.index(2)];
+            let loads = (0..experts * blocks).map(|_| stream.below(most) as u32).collect();
+            let loads = RowLoads::new(experts, blocks, vec![loads]).expect("small");
+            let mut members: Vec<u32> = (0..experts as u32).collect();
+            stream.shuffle(&mut members);
+            let before = BlockRanks::new(&loads, 0, ranks, members.clone());
+            for (a, b) in (0..experts).flat_map(|a| (0..experts).map(move |b| (a, b))) {
+                if a / slots == b / slots {
+                    continue;
+                }
+                let mut swapped = before.clone();
+                swapped.swap(a, b);
+                members.swap(a, b);
+                let afresh = BlockRanks::new(&loads, 0, ranks, members.clone());
+                members.swap(a, b);
+                assert_eq!(before.cost_of_swap(a, b), afresh.cost());
+                assert_eq!((swapped.cost(), swapped.members()), (afresh.cost(), afresh.members()));
+                assert!((0..blocks).all(|block| swapped.heaviest(block) == afresh.heaviest(block)));
+                let change = (spread(&afresh) - spread(&before)) / 2.0;
+                assert!((before.spread_of_swap(a, b) - change).abs() <= 1e-3 * (1.0 + change.abs()));
+            }
+        }
+    }
+
+    /// Σ_b Σ_p W²/mean_b.
+    fn spread(ranks: &BlockRanks) -> f64 {
+        let scales = ranks.scales.as_flattened();
+        let sums = ranks.sums.as_flattened().iter().zip(scales.iter().cycle());
+        sums.map(|(&sum, &scale)| f64::from(sum) * f64::from(sum) * f64::from(scale)).sum()
     }
 }

@@ -5,9 +5,8 @@
 //! ([`RowLoads`]), find the bijection with least Σ_b max_p Σ_{e on p} V\[b,l,e\]; for one block it is cardinality-
 //! constrained makespan, strongly NP-hard.
 //! Method: simulated annealing by swaps, a layer at a time. A proposal takes a random block, an expert of the rank that
-//! paces it, and any expert of another rank. The energy is the spread Σ_b Σ_p W²/mean_b: with P·B loads to level and one
-//! peak a block to see, the peaks alone guide worse (measured: half as much again above the bound for the same number
-//! of proposals). The temperature falls geometrically from a fraction of the mean change of such swaps. The placement of
+//! paces it, and any expert of another rank. The energy is the spread Σ_b Σ_p W²/mean_b: there
+//! are P·B loads to level, and the peaks alone show one a block. The temperature falls geometrically from a fraction of the mean change of such swaps. The placement of
 //! least cost met is kept and led to a local optimum: no swap of two experts lowers the cost. Never worse than the
 //! start. Who stays on its rank keeps its slot; of the experts of a layer at most so many leave the ranks of the
 //! resident placement, if a limit is given.

@@ -6,8 +6,9 @@
 //! a placement can level afterwards need not cost attention now. Every start is placed for on its row peaks
 //! (`routepack_place::place_on_row_peaks`) and arranged again from there, cold; the best goes on, placed for and arranged in
 //! turns until neither helps or the budget ends. The outcome is the best met by the sum over the steps of the exact
-//! score, hence never worse than the plan made one stage after the other.
-//! Complexity: at most the arrange budget once more, and `1 + starts + turns` placements.
+//! score, hence never worse than the first draft. That one had a share of the arrange budget only, so a plan of one stage
+//! after the other with all of it can be better where placing has nothing to gain.
+//! Complexity: the arrange budget and a little more in all, one placement for every start and turn.
 //! Reference: alternating descent over two blocks of variables; the objective and what it leaves to gain: PLACEMENT §2.3.
 
 use routepack_anneal::Stream;
@@ -224,7 +225,7 @@ impl Job {
         self.refine.placement == Aim::RowPeaks && placement.num_layers() > 0
     }
 
-    /// Searches that a co-refined plan shares its arrange budget among: a share for every start, one for all turns.
+    /// Shares of the arrange budget: one for every start; the last is for the turns, about.
     pub(crate) fn shares(&self) -> u32 {
         2 + self.refine.expert_percent.len() as u32
     }
@@ -319,7 +320,7 @@ mod tests {
                 assert!(told.iter().all(|(fraction, _)| *fraction <= 1.0), "{told:?}");
                 assert_eq!(finished, looks == usize::MAX);
                 if finished {
-                    assert!(draft.score() < first.score(), "an identity placement can be improved");
+                    assert!(told[0].1 < first.score(), "an identity placement can be improved");
                 }
             }
         }
