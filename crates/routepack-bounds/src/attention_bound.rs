@@ -229,4 +229,22 @@ mod tests {
             }
         }
     }
+
+    /// Samples of more than half a cell fill the cells one by one; sorted, they are grouped at least cost, which is known.
+    #[test]
+    fn many_cells_are_bounded_by_the_known_optimum() {
+        use routepack_problem::{Batch, Setting};
+        for (groups, least) in [(40, 100), (150, 51), (400, 99), (400, 60)] {
+            let lengths: Vec<u32> =
+                (0..2 * groups).map(|sample| least + sample * 31 % (101 - least)).collect();
+            let instance =
+                Instance::single(Batch::from_lengths(lengths), &Setting::new(2, 2, 100)).expect("valid");
+            let mut charges: Vec<u64> =
+                (0..instance.num_units()).map(|unit| unit_charge(&instance, unit, 0)).collect();
+            charges.sort_unstable_by(|a, b| b.cmp(a));
+            let optimum: u64 = charges.iter().step_by(2).sum();
+            let bound = attention_bounds(&instance, groups as usize)[0];
+            assert_eq!(bound.best(), optimum, "{groups} groups, {bound:?}");
+        }
+    }
 }
