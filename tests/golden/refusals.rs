@@ -42,8 +42,16 @@ fn groups_of_several_sizes_under_a_limit_of_samples() {
         assert_eq!((step.cells_bound, step.cells_found, step.rows_proved), (3, 3, true), "{rows:?}");
     }
     setting.packing.rows = RowsPolicy::Fixed(2);
-    let refused = planned(batch(), &Job::new(setting));
+    let refused = planned(batch(), &Job::new(setting.clone()));
     assert!(matches!(refused, Err(PlanError::Rows { asked: 2, bound: 3, .. })), "{refused:?}");
+    // One sample more than three cells take, the last cell not full: the quotient is rounded up.
+    let ten = Batch {
+        atomic_groups: Some(vec![0, 0, 1, 1, 2, 2, -1, -1, -1, -1]),
+        ..Batch::from_lengths(vec![1; 10])
+    };
+    setting.packing.rows = RowsPolicy::Min;
+    let plan = planned(ten, &Job::new(setting)).expect("a plan");
+    assert_eq!((plan.steps[0].cells_bound, plan.steps[0].cells_found), (4, 4));
 }
 
 /// Eight cells are necessary and suffice; with next to no budget nine were found, and the 16 cells of two rows cannot be
