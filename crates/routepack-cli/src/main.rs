@@ -51,6 +51,10 @@ enum Command {
     Verify(commands::verify::Arguments),
     /// Compare a plan with reference arms.
     Report(commands::report::Arguments),
+    /// Simulate a plan's step time, and that of its reference arms, on a described model and cluster.
+    Simulate(commands::simulate::Arguments),
+    /// Fit cost weights to measured micro-batches.
+    Calibrate(commands::calibrate::Arguments),
     /// Write a plan's micro-batches in the shape of a framework's scheduler.
     Export(commands::export::Arguments),
     /// Count the routes that a rollout engine or trainer recorded: a window from rollouts.
@@ -71,6 +75,8 @@ fn main() -> std::process::ExitCode {
         Command::Place(arguments) => commands::place::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Simulate(arguments) => commands::simulate::run(&arguments),
+        Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),

@@ -352,6 +352,8 @@ fn usage_explains_itself() {
         "generate cut",
         "generate bins",
         "schema",
+        "simulate",
+        "calibrate",
     ] {
         let help = shell.answer(&format!("{command} --help"));
         assert!(help.contains(&format!("  routepack {command}")), "{command} has no example");

@@ -167,8 +167,11 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
-/// The text of a file, or of the standard input for `-`.
-pub(crate) fn read_text(path: &Path) -> Result<(String, String), FormatError> {
+/// The text of a file (`-`: the standard input), and its name for messages.
+///
+/// # Errors
+/// The file cannot be read, or is no text.
+pub fn read_text(path: &Path) -> Result<(String, String), FormatError> {
     let name = name_of(path);
     Ok((text_of(read_bytes(path)?, &name)?, name))
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod arms;
 mod control;
 mod error;
 mod job;
@@ -8,6 +9,7 @@ mod plan;
 mod refine;
 mod report;
 mod rows;
+mod simulated;
 
 pub use control::{Control, Progress, Stage};
 pub use error::PlanError;
@@ -15,6 +17,7 @@ pub use job::Job;
 pub use plan::plan;
 pub use refine::{Aim, RefineOptions};
 pub use report::{Arm, Report, report};
+pub use simulated::{Simulated, SimulatedArm, SimulatedError, simulate_plan};
 
 pub use routepack_arrange as arrange;
 pub use routepack_baselines as baselines;
@@ -25,6 +28,7 @@ pub use routepack_formats as formats;
 pub use routepack_generate as generate;
 pub use routepack_place as place;
 pub use routepack_problem as problem;
+pub use routepack_simulate as simulation;
 pub use routepack_verify as verification;
 
 pub use routepack_problem::{Batch, ExpertCounts, Instance, Layout, Placement, SampleIds, Setting};

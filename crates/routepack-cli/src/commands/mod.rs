@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub(crate) mod bench;
+pub(crate) mod calibrate;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
@@ -9,6 +10,7 @@ pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod rows;
 pub(crate) mod schema;
+pub(crate) mod simulate;
 pub(crate) mod verify;
 
 use std::path::Path;

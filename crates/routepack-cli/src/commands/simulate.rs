@@ -1,0 +1,150 @@
+//! `routepack simulate`: step time of a plan and of its reference arms on a described model and cluster.
+
+use std::path::{Path, PathBuf};
+
+use routepack::formats;
+use routepack::simulation::{Cluster, Model, SimulateOptions, StepTime, model_from_config, presets};
+use routepack::{Placement, Simulated, SimulatedArm, SimulatedError, simulate_plan};
+
+use super::{ends_with, read_window, refused};
+use crate::exit::Failure;
+use crate::output::{print, print_json};
+use crate::table;
+
+/// Arguments of `routepack simulate`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  routepack simulate plan.json --window window.npz --model ling-3.0-tiny-like --cluster h20
+  routepack simulate plan.json --window window.npz --model config.json --cluster my-cluster.toml --recompute
+  routepack simulate plan.json --window window.npz --model qwen3-30b-a3b --cluster h200 --json | jq '.arms[].seconds'
+
+Models and clusters are presets, TOML files of the same form, or (models) the config.json a model is published with.
+Presets and what each figure is taken from: crates/routepack-simulate/presets.
+
+Exit codes: 0 done; 1 the plan does not verify; 2 wrong usage; 3 bad input; 4 a file.")]
+pub(crate) struct Arguments {
+    /// Plan file (`-` for standard input).
+    plan: PathBuf,
+    /// The window it was made from.
+    #[arg(long)]
+    window: PathBuf,
+    /// Model: the name of a preset, a TOML file, or a config.json.
+    #[arg(long, value_name = "NAME|FILE")]
+    model: String,
+    /// Cluster: the name of a preset, or a TOML file.
+    #[arg(long, value_name = "NAME|FILE")]
+    cluster: String,
+    /// Recompute activations in full: forward runs twice.
+    #[arg(long)]
+    recompute: bool,
+    /// Bytes of one number dispatched forward: 1 for FP8, 2 for BF16.
+    #[arg(long, default_value_t = SimulateOptions::default().dispatch_bytes)]
+    dispatch_bytes: f64,
+    /// Share of the exchange of gradients that computation does not hide, 0 to 1.
+    #[arg(long, default_value_t = SimulateOptions::default().exposed_gradients)]
+    exposed_gradients: f64,
+    /// Charge moving the experts from where a freshly loaded model has them.
+    #[arg(long)]
+    charge_moves: bool,
+    /// Seconds of planning that rollouts do not hide; charged to every arm.
+    #[arg(long, default_value_t = 0.0)]
+    planning_seconds: f64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (model, cluster) = (read_model(&arguments.model)?, read_cluster(&arguments.cluster)?);
+    let options = SimulateOptions {
+        recompute: arguments.recompute,
+        dispatch_bytes: arguments.dispatch_bytes,
+        exposed_gradients: arguments.exposed_gradients,
+        planning_seconds: arguments.planning_seconds,
+        ..SimulateOptions::default()
+    };
+    let plan = formats::read_plan(&arguments.plan)?;
+    let batch = read_window(&arguments.window)?;
+    let resident = match &plan.placement {
+        Some(placement) if arguments.charge_moves => {
+            let (layers, ranks) = (placement.log2phys.len(), placement.num_ranks as usize);
+            let experts = placement.log2phys.first().map_or(0, Vec::len);
+            let identity = Placement::identity(layers, experts, ranks);
+            Some(identity.map_err(|error| Failure::input(arguments.plan.display(), error))?)
+        }
+        _ => None,
+    };
+    match simulate_plan(&plan, &batch, resident.as_ref(), &model, &cluster, &options) {
+        Ok(simulated) if arguments.json => print_json(&simulated),
+        Ok(simulated) => print(&in_words(&simulated)),
+        Err(SimulatedError::Verify(error)) => refused(&arguments.plan, &error, arguments.json),
+        Err(error) => Err(Failure::input(arguments.window.display(), error)),
+    }
+}
+
+/// A preset, or a file: config.json by its ending, else TOML.
+fn read_model(name: &str) -> Result<Model, Failure> {
+    if presets::model_names().any(|known| known == name) || !Path::new(name).exists() {
+        return presets::model(name).map_err(|error| Failure::input("--model", error));
+    }
+    let (text, shown) = formats::read_text(Path::new(name))?;
+    let read = if ends_with(Path::new(name), "json") { model_from_config } else { presets::parse_model };
+    read(&text, &shown).map_err(|error| Failure::Input(error.to_string()))
+}
+
+fn read_cluster(name: &str) -> Result<Cluster, Failure> {
+    if presets::cluster_names().any(|known| known == name) || !Path::new(name).exists() {
+        return presets::cluster(name).map_err(|error| Failure::input("--cluster", error));
+    }
+    let (text, shown) = formats::read_text(Path::new(name))?;
+    presets::parse_cluster(&text, &shown).map_err(|error| Failure::Input(error.to_string()))
+}
+
+fn in_words(simulated: &Simulated) -> String {
+    let Simulated { plan_sha256, model, cluster, arms, without } = simulated;
+    let header: Vec<&str> = std::iter::once("").chain(arms.iter().map(|arm| arm.name.as_str())).collect();
+    let mut lines = vec![
+        format!("plan {plan_sha256}"),
+        format!("{model} on {cluster}, simulated"),
+        String::new(),
+        table::render(&header, &rows(arms)),
+    ];
+    lines.extend(without.iter().map(|(name, why)| format!("{name}: no layout ({why})")));
+    lines.join("\n")
+}
+
+type Term = (&'static str, fn(&StepTime) -> f64);
+
+const TERMS: [Term; 9] = [
+    ("  attention %", |time| time.work.attention),
+    ("  dense %", |time| time.work.dense),
+    ("  experts %", |time| time.work.expert),
+    ("  all-to-all %", |time| time.work.all_to_all),
+    ("  pipeline bubble %", |time| time.bubble),
+    ("  gradients %", |time| time.gradients),
+    ("  optimizer %", |time| time.optimizer),
+    ("  expert moves %", |time| time.moves),
+    ("  planning %", |time| time.planning),
+];
+
+fn rows(arms: &[SimulatedArm]) -> Vec<Vec<String>> {
+    let row = |name: &str, figure: &dyn Fn(&SimulatedArm) -> String| -> Vec<String> {
+        std::iter::once(name.to_owned()).chain(arms.iter().map(figure)).collect()
+    };
+    let first = arms.first().map_or(1.0, |arm| arm.tokens_per_second);
+    let mut rows = vec![
+        row("rows", &|arm| arm.rows.to_string()),
+        row("seconds", &|arm| format!("{:.4}", arm.time.seconds)),
+        row("tokens/s", &|arm| format!("{:.0}", arm.tokens_per_second)),
+        row("against the first %", &|arm| format!("{:+.2}", 100.0 * (arm.tokens_per_second / first - 1.0))),
+    ];
+    let charged = TERMS.iter().filter(|(_, term)| arms.iter().any(|arm| term(&arm.time) > 0.0));
+    rows.extend(
+        charged.map(|(name, term)| {
+            row(name, &|arm| format!("{:.2}", 100.0 * term(&arm.time) / arm.time.seconds))
+        }),
+    );
+    rows
+}

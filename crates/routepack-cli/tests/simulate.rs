@@ -1,0 +1,118 @@
+//! `routepack simulate` and `routepack calibrate`: figures that add up, files that are named when they are wrong.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const JOB: &str = "[topology]\ndp = 2\nep = 2\n[routing]\ntop_k = 2\n[packing]\ncapacity = 12\n";
+const WINDOW: &str = r#"{"lengths": [6, 6, 6, 6], "expert_counts":
+    [[[6, 6, 0, 0]], [[0, 0, 6, 6]], [[6, 0, 6, 0]], [[0, 6, 0, 6]]]}"#;
+/// A model of one layer of four experts as it would be published.
+const CONFIG: &str = r#"{"model_type": "qwen3_moe", "hidden_size": 64, "vocab_size": 100, "num_hidden_layers": 1,
+    "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "num_attention_heads": 4, "head_dim": 16}"#;
+
+fn run(folder: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_routepack"));
+    command.current_dir(folder).args(line.split_whitespace()).output().expect("the command starts")
+}
+
+fn json(folder: &Path, line: &str) -> Value {
+    let output = run(folder, line);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn refused(folder: &Path, line: &str) -> (Option<i32>, String) {
+    let output = run(folder, line);
+    assert!(output.stdout.is_empty(), "{line}");
+    (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+}
+
+fn planned() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a directory");
+    for (name, text) in [("job.toml", JOB), ("window.json", WINDOW), ("config.json", CONFIG)] {
+        fs::write(folder.path().join(name), text).expect("written");
+    }
+    assert!(run(folder.path(), "plan window.json --job job.toml -o plan.json").status.success());
+    folder
+}
+
+#[test]
+fn every_arm_has_a_time_whose_terms_add_up() {
+    let folder = planned();
+    let line = "simulate plan.json --window window.json --model config.json --cluster h100 --charge-moves";
+    let simulated = json(folder.path(), &format!("{line} --json"));
+    let arms = simulated["arms"].as_array().expect("arms");
+    assert_eq!(arms.last().expect("an arm")["name"], "routepack");
+    for arm in arms {
+        let term = |name: &str| arm[name].as_f64().unwrap_or_else(|| panic!("{name} of {arm}"));
+        let names = [
+            "attention",
+            "dense",
+            "expert",
+            "all_to_all",
+            "bubble",
+            "gradients",
+            "optimizer",
+            "moves",
+            "planning",
+        ];
+        let sum: f64 = names.iter().map(|name| term(name)).sum();
+        assert!((sum / term("seconds") - 1.0).abs() < 1e-9, "{arm}");
+        assert!((term("tokens_per_second") * term("seconds") - 24.0).abs() < 1e-6);
+    }
+    assert_eq!(arms[0]["moves"], 0.0, "the baseline leaves experts where they are");
+    let said = run(folder.path(), line).stdout;
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_named() {
+    let folder = planned();
+    let simulate =
+        |rest: &str| refused(folder.path(), &format!("simulate plan.json --window window.json {rest}"));
+    let (code, message) = simulate("--model qwen3-30b-a3b --cluster h20");
+    assert_eq!(code, Some(3));
+    assert!(
+        message.contains("window.json: the window has 1 layers of experts, model Qwen3-30B-A3B has 48"),
+        "{message}"
+    );
+    let (code, message) = simulate("--model config.json --cluster h2");
+    assert_eq!(code, Some(3));
+    assert!(message.contains("--cluster: no cluster is called `h2`: known are h20, h100"), "{message}");
+    let (_, message) = simulate("--model config.json --cluster h20 --exposed-gradients 1.5");
+    assert!(message.contains("[simulate] exposed_gradients = 1.5: expected 0 to 1"), "{message}");
+    fs::write(folder.path().join("config.json"), CONFIG.replace("qwen3_moe", "gpt2")).expect("written");
+    let (_, message) = simulate("--model config.json --cluster h20");
+    assert!(message.contains("config.json: model_type = \"gpt2\""), "{message}");
+}
+
+#[test]
+fn weights_are_fitted_to_a_csv() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let mut text = String::from("lengths,expert_rows,seconds\n");
+    for (a, b, rows) in [(10u32, 20, 7u32), (30, 5, 9), (8, 8, 30), (60, 1, 12), (25, 40, 3), (50, 50, 44)] {
+        let (sum, squares) = (f64::from(a + b), f64::from(a * a + b * b));
+        let seconds = 2e-3 * sum + 1e-3 * squares / 100.0 + 5e-4 * f64::from(rows) + 0.25;
+        text = format!("{text}{a} {b},{rows},{seconds}\n");
+    }
+    fs::write(folder.path().join("measured.csv"), text).expect("written");
+    let fitted = json(folder.path(), "calibrate measured.csv -C 100 --json");
+    for (name, expected) in
+        [("alpha", 2e-3), ("beta", 1e-3), ("gamma", 5e-4), ("overhead", 0.25), ("rank_correlation", 1.0)]
+    {
+        let found = fitted[name].as_f64().expect(name);
+        assert!((found / expected - 1.0).abs() < 1e-6, "{name}: {found}");
+    }
+    let said = String::from_utf8(run(folder.path(), "calibrate measured.csv -C 100").stdout).expect("text");
+    // Relative to alpha = 1: what a job takes.
+    assert!(said.contains("gamma = \"0.250000000\"") && said.contains("beta = \"0.500000000\""), "{said}");
+    assert!(said.contains("row_cost = \"125.000\""), "{said}");
+    fs::write(folder.path().join("measured.csv"), "lengths,seconds\n3,x\n").expect("written");
+    let (code, message) = refused(folder.path(), "calibrate measured.csv -C 100");
+    assert_eq!(code, Some(3));
+    assert!(message.contains("measured.csv: line 2, seconds = \"x\""), "{message}");
+}

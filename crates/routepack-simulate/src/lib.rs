@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+
+mod calibrate;
+mod cluster;
+mod cost_weights;
+mod error;
+mod grouped_product;
+mod hugging_face;
+mod measurements;
+mod model;
+mod options;
+pub mod pipeline;
+pub mod presets;
+mod row_time;
+mod simulate;
+
+pub use calibrate::{Calibrated, Measurement, calibrate};
+pub use cluster::{Cluster, GroupedEfficiency, Link};
+pub use cost_weights::cost_weights;
+pub use error::SimulateError;
+pub use hugging_face::model_from_config;
+pub use measurements::read_measurements;
+pub use model::{Attention, Model};
+pub use options::SimulateOptions;
+pub use row_time::Work;
+pub use simulate::{StepTime, simulate};

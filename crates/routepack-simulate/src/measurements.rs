@@ -1,0 +1,79 @@
+//! Measured micro-batches from CSV: `lengths,expert_rows,seconds`, a micro-batch a line.
+//!
+//! `lengths`: padded tokens of its samples, separated by spaces. `expert_rows`: routed rows of the busiest EP rank, one
+//! number a layer or their sum, separated by spaces; the column may be missing. `seconds`: the time it took. Columns are
+//! found by name; others are left alone.
+
+use std::io::Read;
+
+use csv::StringRecord;
+
+use crate::{Measurement, SimulateError};
+
+/// Reads measurements from CSV; `name` stands for the file in messages.
+///
+/// # Errors
+/// No such columns, or a value that is no positive number; the error names file, line, column and value.
+pub fn read_measurements(source: impl Read, name: &str) -> Result<Vec<Measurement>, SimulateError> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(source);
+    let refuse = |message: String| SimulateError::Form { name: name.to_owned(), message };
+    let headers = reader.headers().map_err(|error| refuse(error.to_string()))?.clone();
+    let column = |title: &str| headers.iter().position(|header| header == title);
+    let needed = |title: &str| {
+        column(title).ok_or_else(|| {
+            let found: Vec<&str> = headers.iter().collect();
+            refuse(format!("no column `{title}`: found {}", found.join(", ")))
+        })
+    };
+    let (lengths, seconds, experts) = (needed("lengths")?, needed("seconds")?, column("expert_rows"));
+    let measurement = |record: Result<StringRecord, csv::Error>| {
+        let record = record.map_err(|error| refuse(error.to_string()))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let field = |column: usize| record.get(column).unwrap_or("");
+        let wrong = |title: &str, value: &str, expected: &str| {
+            refuse(format!("line {line}, {title} = \"{value}\": expected {expected}"))
+        };
+        let cell: Option<Vec<u32>> = field(lengths)
+            .split_whitespace()
+            .map(|word| word.parse().ok().filter(|&length| length > 0))
+            .collect();
+        let cell = cell.filter(|cell| !cell.is_empty()).ok_or_else(|| {
+            wrong("lengths", field(lengths), "tokens of every sample, whole numbers from 1 on, by spaces")
+        })?;
+        let time = field(seconds).parse().ok().filter(|&time: &f64| time.is_finite() && time > 0.0);
+        let time = time.ok_or_else(|| wrong("seconds", field(seconds), "a number above 0"))?;
+        let rows = |text: &str| {
+            let rows = text.split_whitespace().map(|word| word.parse::<u32>().ok().map(u64::from));
+            rows.sum::<Option<u64>>()
+                .ok_or_else(|| wrong("expert_rows", text, "whole numbers below 2^32, by spaces"))
+        };
+        let expert_rows = experts.map(field).filter(|text| !text.is_empty()).map(rows).transpose()?;
+        Ok(Measurement { lengths: cell, expert_rows, seconds: time })
+    };
+    reader.records().map(measurement).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_found_by_name() {
+        let text = "rank,seconds,lengths,expert_rows\n3, 0.25 ,100 20,7 8 9\n1,1,5,\n";
+        let read = read_measurements(text.as_bytes(), "m.csv").expect("valid");
+        assert_eq!(read[0], Measurement { lengths: vec![100, 20], expert_rows: Some(24), seconds: 0.25 });
+        assert_eq!(read[1].expert_rows, None);
+    }
+
+    #[test]
+    fn the_place_of_a_bad_value_is_named() {
+        let refused =
+            |text: &str| read_measurements(text.as_bytes(), "m.csv").expect_err("refused").to_string();
+        assert_eq!(refused("a,b\n1,2\n"), "m.csv: no column `lengths`: found a, b");
+        assert!(refused("lengths,seconds\n1,2\n4 x,2\n").starts_with("m.csv: line 3, lengths = \"4 x\""));
+        assert!(refused("lengths,seconds\n1,nan\n").contains("line 2, seconds = \"nan\""));
+        assert!(refused("lengths,seconds\n0,1\n").contains("lengths = \"0\""));
+        assert!(refused("lengths,seconds,expert_rows\n3,1,-2\n").contains("expert_rows = \"-2\""));
+        assert!(refused("lengths,seconds\n3\n").contains("m.csv"));
+    }
+}
