@@ -59,6 +59,8 @@ enum Command {
     Export(commands::export::Arguments),
     /// Count the routes that a rollout engine or trainer recorded: a window from rollouts.
     Import(commands::import::Arguments),
+    /// Rewrite a checkpoint's experts from slots to logical order, or back.
+    Checkpoint(commands::checkpoint::Arguments),
     /// Make realistic windows and bin-packing instances.
     Generate(commands::generate::Arguments),
     /// Run folders of published instances and keep a table.
@@ -79,6 +81,7 @@ fn main() -> std::process::ExitCode {
         Command::Calibrate(arguments) => commands::calibrate::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Import(arguments) => commands::import::run(&arguments),
+        Command::Checkpoint(arguments) => commands::checkpoint::run(&arguments),
         Command::Generate(arguments) => commands::generate::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Schema(arguments) => commands::schema::run(&arguments),

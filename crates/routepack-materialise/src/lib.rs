@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![allow(clippy::doc_markdown, reason = "the headers hold formulas")]
 
+pub mod checkpoint;
 mod colouring;
 mod error;
 mod flat;

@@ -188,6 +188,27 @@ impl Holdings {
         }
     }
 
+    /// What one rank holds of a flat kind: (layer, tensor, slot, first byte of the tensor, bytes, where in the rank's
+    /// memory of that chunk), by layer, slot and tensor. Nothing of a kind held by slot.
+    pub fn runs_of_rank(&self, kind: usize, rank: u32) -> Vec<(usize, usize, u32, u64, u64, u64)> {
+        let described = &self.state.kinds[kind];
+        let size = u64::from(described.element_bytes);
+        let mut held = Vec::new();
+        for layer in (0..self.grid.num_layers()).filter(|_| described.held == Held::Flat) {
+            for owner in self.grid.owners(layer).filter(|&owner| self.grid.rank(owner) == rank) {
+                for slot in owner.ep * self.places..(owner.ep + 1) * self.places {
+                    for (tensor, sized) in self.state.tensors.iter().enumerate() {
+                        let runs = self.runs(layer, slot, tensor, 0..sized.elements).into_iter();
+                        held.extend(runs.filter(|run| run.edp == owner.edp).map(|run| {
+                            (layer, tensor, slot, run.start * size, run.len * size, run.at * size)
+                        }));
+                    }
+                }
+            }
+        }
+        held
+    }
+
     /// EP rank of a slot.
     pub(crate) fn ep_of(&self, slot: u32) -> u32 {
         slot / self.places

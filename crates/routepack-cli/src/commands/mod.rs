@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod calibrate;
+pub(crate) mod checkpoint;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;

@@ -1,0 +1,56 @@
+//! `routepack checkpoint`: there and back, and what it says when it refuses.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// One shard: 4 experts of one byte each.
+fn write(folder: &Path) {
+    fs::create_dir(folder).expect("made");
+    let tensors = (0..4).map(|expert| {
+        let (name, end) = (format!("model.layers.0.mlp.experts.{expert}.up_proj.weight"), expert + 1);
+        (name, serde_json::json!({"dtype": "U8", "shape": [1], "data_offsets": [expert, end]}))
+    });
+    let header = serde_json::Value::Object(tensors.collect()).to_string();
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend([10, 11, 12, 13]);
+    fs::write(folder.join("model.safetensors"), bytes).expect("written");
+}
+
+fn run(folder: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_routepack"));
+    command.current_dir(folder).args(line.split_whitespace()).output().expect("the command starts")
+}
+
+#[test]
+fn there_and_back() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let folder = folder.path();
+    write(&folder.join("hf"));
+    fs::write(folder.join("place.json"), r#"{"ep": 2, "log2phys": [[2, 1, 0, 3]]}"#).expect("written");
+    let refuse = |line: &str, code: i32, words: &str| {
+        let output = run(folder, line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{line}: {said}");
+    };
+    let done = |line: &str| {
+        let output = run(folder, line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    refuse("checkpoint canonicalise hf -o out", 3, "nobody knows which expert is in which slot");
+    refuse("checkpoint apply hf --map place.json --layers 3-1 -o out", 3, "--layers 3-1: expected ascending");
+    refuse("checkpoint apply hf --map place.json --layers 1 -o out", 3, "no experts in layer 1");
+    refuse("checkpoint apply none --map place.json -o out", 4, "none: cannot read");
+    assert_eq!(run(folder, "checkpoint apply hf -o out").status.code(), Some(2));
+    done("checkpoint apply hf --map place.json -o slots");
+    refuse("checkpoint apply hf --map place.json -o slots", 3, "slots: is there already");
+    done("checkpoint canonicalise slots -o back --json");
+    let data = |name: &str| {
+        let bytes = fs::read(folder.join(name).join("model.safetensors")).expect("read");
+        String::from_utf8_lossy(&bytes[8..bytes.len() - 4]).trim_end().to_owned()
+    };
+    assert_eq!(data("back"), data("hf"));
+    assert!(data("slots").contains("routepack_map_sha256"));
+}

@@ -1,0 +1,131 @@
+//! A folder of shards: what is in it, and which tensor belongs to which expert.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::CheckpointError;
+use super::map::{CHECKSUMS_FILE, MAP_FILE};
+use super::names::{Claimed, Names};
+use super::shard::Shard;
+
+/// Files that would have to be unpickled, and may hold experts.
+const UNREADABLE: [&str; 6] = ["bin", "pt", "pth", "ckpt", "distcp", "pkl"];
+
+/// A checkpoint.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) shards: Vec<Shard>,
+    /// Of every tensor of every shard, `[shards][tensors]`.
+    pub(crate) claims: Vec<Vec<Option<Claimed>>>,
+    /// Files to be copied as they are.
+    pub(crate) others: Vec<String>,
+    /// Indexes of shards, which hold names.
+    pub(crate) indexes: Vec<String>,
+}
+
+impl Folder {
+    /// Reads the headers of all shards.
+    pub(crate) fn open(path: &Path, names: &Names) -> Result<Self, CheckpointError> {
+        names.validate()?;
+        let mut folder = Self { shards: vec![], claims: vec![], others: vec![], indexes: vec![] };
+        let mut seen: BTreeSet<String> = BTreeSet::new();
+        for (file, whole) in files(path)? {
+            let ending = whole.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+            match ending.as_deref() {
+                Some("safetensors") => {
+                    let shard = Shard::open(&whole, file.clone())?;
+                    let mut claims = Vec::with_capacity(shard.tensors.len());
+                    for tensor in &shard.tensors {
+                        if !seen.insert(tensor.name.clone()) {
+                            let why = "this tensor is in an earlier shard too";
+                            return Err(CheckpointError::input(
+                                format!("{}: {}", whole.display(), tensor.name),
+                                why,
+                            ));
+                        }
+                        claims.push(names.claim(&whole.display().to_string(), &tensor.name)?);
+                    }
+                    folder.shards.push(shard);
+                    folder.claims.push(claims);
+                }
+                Some(ending) if UNREADABLE.contains(&ending) => {
+                    let why = "may hold experts in a form that is not read (reading it could run code); \
+                               convert the checkpoint to safetensors";
+                    return Err(CheckpointError::input(whole.display(), why));
+                }
+                _ if file == MAP_FILE || file == CHECKSUMS_FILE => {}
+                _ if file.ends_with(".safetensors.index.json") => folder.indexes.push(file),
+                _ => folder.others.push(file),
+            }
+        }
+        if folder.shards.is_empty() {
+            return Err(CheckpointError::input(path.display(), "no .safetensors file in it"));
+        }
+        Ok(folder)
+    }
+
+    /// Model layers that have experts, ascending.
+    pub(crate) fn layers(&self) -> BTreeSet<usize> {
+        self.claims.iter().flatten().flatten().map(|claimed| claimed.layer).collect()
+    }
+
+    /// Every family of these layers has every expert once.
+    pub(crate) fn check_whole(&self, layers: &[usize], num_experts: usize) -> Result<(), CheckpointError> {
+        let mut families: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (shard, claims) in self.shards.iter().zip(&self.claims) {
+            for (tensor, claimed) in shard.tensors.iter().zip(claims) {
+                let Some(claimed) = claimed.as_ref().filter(|claimed| layers.contains(&claimed.layer)) else {
+                    continue;
+                };
+                let wrong = |why| {
+                    let place = format!("{}: {}", shard.path.display(), tensor.name);
+                    Err(CheckpointError::input(place, why))
+                };
+                match claimed.expert {
+                    Some((expert, _)) if expert >= num_experts => {
+                        return wrong(format!("expert {expert}, the map has {num_experts} experts a layer"));
+                    }
+                    Some((expert, _)) => {
+                        families.entry(&claimed.family).or_default().insert(expert);
+                    }
+                    None if tensor.shape.first() != Some(&num_experts) => {
+                        let shape = &tensor.shape;
+                        return wrong(format!(
+                            "shape {shape:?}, expected {num_experts} experts along the first axis"
+                        ));
+                    }
+                    None => {}
+                }
+            }
+        }
+        for (family, experts) in families {
+            if let Some(missing) = (0..num_experts).find(|expert| !experts.contains(expert)) {
+                let why = format!("expert {missing} is missing, the map has {num_experts} experts a layer");
+                return Err(CheckpointError::input(family, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Files of a folder by name; a folder in it is refused.
+fn files(path: &Path) -> Result<Vec<(String, PathBuf)>, CheckpointError> {
+    let failed = |error: std::io::Error| CheckpointError::access(path, "read", &error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let whole = entry.map_err(failed)?.path();
+        let named = whole.file_name().and_then(|name| name.to_str());
+        let Some(name) = named else {
+            return Err(CheckpointError::input(whole.display(), "a file name that is no UTF-8"));
+        };
+        let about = fs::metadata(&whole).map_err(|error| CheckpointError::access(&whole, "read", &error))?;
+        if !about.is_file() {
+            let why = "expected only files in a checkpoint's folder";
+            return Err(CheckpointError::input(whole.display(), why));
+        }
+        files.push((name.to_owned(), whole));
+    }
+    files.sort();
+    Ok(files)
+}

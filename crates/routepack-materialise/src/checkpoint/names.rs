@@ -1,0 +1,211 @@
+//! Names of expert tensors: which layer and which expert a name speaks of.
+//!
+//! A pattern is text with `{layer}` and `{expert}` for numbers and `{tensor}` for the rest of the name; anything may
+//! stand before it that ends in a dot. Where `{expert}` is absent the tensor is stacked: experts along its first axis.
+
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::CheckpointError;
+
+/// One pattern of names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamePattern {
+    /// `model.layers.{layer}.mlp.experts.{expert}.{tensor}`.
+    pub name: String,
+    /// Whether all experts of a layer are stacked along the first axis of one tensor.
+    #[serde(default)]
+    pub stacked: bool,
+}
+
+/// Patterns beside the built-in ones, tried first; a TOML file of `[[pattern]]` tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Names {
+    /// Patterns.
+    #[serde(default)]
+    pub pattern: Vec<NamePattern>,
+}
+
+/// Qwen3-MoE, DeepSeek and their like; Mixtral; Megatron with one module an expert, and with grouped linears; the same
+/// with stacked experts.
+const BUILT_IN: [(&str, bool); 9] = [
+    ("model.layers.{layer}.mlp.experts.{expert}.{tensor}", false),
+    ("model.layers.{layer}.block_sparse_moe.experts.{expert}.{tensor}", false),
+    ("decoder.layers.{layer}.mlp.experts.local_experts.{expert}.{tensor}", false),
+    ("decoder.layers.{layer}.mlp.experts.linear_fc1.weight{expert}", false),
+    ("decoder.layers.{layer}.mlp.experts.linear_fc2.weight{expert}", false),
+    ("decoder.layers.{layer}.mlp.experts.linear_fc1.bias{expert}", false),
+    ("decoder.layers.{layer}.mlp.experts.linear_fc2.bias{expert}", false),
+    ("model.layers.{layer}.mlp.experts.{tensor}", true),
+    ("model.layers.{layer}.block_sparse_moe.experts.{tensor}", true),
+];
+
+/// A name that speaks of experts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    /// Layer of the model.
+    pub(crate) layer: usize,
+    /// Expert, and where its number stands; none if stacked.
+    pub(crate) expert: Option<(usize, Range<usize>)>,
+    /// The name with `{expert}` for the number.
+    pub(crate) family: String,
+}
+
+impl Names {
+    /// What a name speaks of; none if it is no expert's.
+    ///
+    /// # Errors
+    /// It has a part `experts` or `local_experts` and fits no pattern: it might have to move.
+    pub(crate) fn claim(&self, file: &str, name: &str) -> Result<Option<Claimed>, CheckpointError> {
+        // Multi-token prediction is not replayed: its experts stay.
+        if name.split('.').any(|part| part == "mtp") {
+            return Ok(None);
+        }
+        let own = self.pattern.iter().map(|pattern| (pattern.name.as_str(), pattern.stacked));
+        for (pattern, stacked) in own.chain(BUILT_IN) {
+            if let Some(claimed) = claim(pattern, stacked, name) {
+                return Ok(Some(claimed));
+            }
+        }
+        if name.split('.').any(|part| part == "experts" || part == "local_experts") {
+            let why = "a tensor of experts whose name fits no pattern; describe it with --names";
+            return Err(CheckpointError::input(format!("{file}: {name}"), why));
+        }
+        Ok(None)
+    }
+
+    /// Every pattern has a layer, and an expert or is stacked.
+    pub(crate) fn validate(&self) -> Result<(), CheckpointError> {
+        for pattern in &self.pattern {
+            let count = |hole: &str| pattern.name.matches(hole).count();
+            let experts = usize::from(!pattern.stacked);
+            if (count("{layer}"), count("{expert}")) != (1, experts) || count("{tensor}") > 1 {
+                let why = "expected {layer} once, {expert} once (never if stacked), {tensor} at most once";
+                return Err(CheckpointError::input(format!("pattern {:?}", pattern.name), why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tries a pattern at every part of a name.
+fn claim(pattern: &str, stacked: bool, name: &str) -> Option<Claimed> {
+    let starts = std::iter::once(0).chain(name.match_indices('.').map(|(dot, _)| dot + 1));
+    for start in starts {
+        let mut found = (None, None);
+        if fits(pattern, name, start, &mut found) {
+            let (Some((layer, _)), expert) = found else { continue };
+            if expert.is_none() != stacked {
+                continue;
+            }
+            let family = match &expert {
+                Some((_, at)) => format!("{}{{expert}}{}", &name[..at.start], &name[at.end..]),
+                None => name.to_owned(),
+            };
+            return Some(Claimed { layer, expert, family });
+        }
+    }
+    None
+}
+
+/// A number in a name, and where it stands.
+type Number = Option<(usize, Range<usize>)>;
+
+/// Whether the rest of a pattern fits the rest of a name; layer and expert as found.
+fn fits(pattern: &str, name: &str, at: usize, found: &mut (Number, Number)) -> bool {
+    let rest = &name[at..];
+    let Some(hole) = pattern.find('{') else { return rest == pattern };
+    let Some(after) = rest.strip_prefix(&pattern[..hole]) else { return false };
+    let at = at + hole;
+    if let Some(pattern) = pattern[hole..].strip_prefix("{tensor}") {
+        // Up to the text that follows, or to the end.
+        let text = &pattern[..pattern.find('{').unwrap_or(pattern.len())];
+        let len = if text.is_empty() { after.len() } else { after.find(text).unwrap_or(0) };
+        return len > 0 && fits(pattern, name, at + len, found);
+    }
+    let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+    // A number is written in one way only, or a renamed tensor would not be.
+    let number = match after[..digits].parse::<usize>() {
+        Ok(number) if digits == 1 || !after.starts_with('0') => Some((number, at..at + digits)),
+        _ => return false,
+    };
+    if let Some(pattern) = pattern[hole..].strip_prefix("{layer}") {
+        found.0 = number;
+        fits(pattern, name, at + digits, found)
+    } else if let Some(pattern) = pattern[hole..].strip_prefix("{expert}") {
+        found.1 = number;
+        fits(pattern, name, at + digits, found)
+    } else {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_frameworks() {
+        let names = Names::default();
+        let of = |name: &str| {
+            let claimed = names.claim("f", name).expect("known")?;
+            Some((claimed.layer, claimed.expert.map(|(expert, _)| expert), claimed.family))
+        };
+        let one = |layer, expert, family: &str| Some((layer, Some(expert), family.to_owned()));
+        assert_eq!(
+            of("model.layers.3.mlp.experts.17.gate_proj.weight_scale_inv"),
+            one(3, 17, "model.layers.3.mlp.experts.{expert}.gate_proj.weight_scale_inv")
+        );
+        assert_eq!(
+            of("model.layers.31.block_sparse_moe.experts.7.w2.weight"),
+            one(31, 7, "model.layers.31.block_sparse_moe.experts.{expert}.w2.weight")
+        );
+        assert_eq!(
+            of("module.decoder.layers.0.mlp.experts.local_experts.5.linear_fc1.weight"),
+            one(0, 5, "module.decoder.layers.0.mlp.experts.local_experts.{expert}.linear_fc1.weight")
+        );
+        assert_eq!(
+            of("optimizer.exp_avg.decoder.layers.9.mlp.experts.linear_fc2.weight120"),
+            one(9, 120, "optimizer.exp_avg.decoder.layers.9.mlp.experts.linear_fc2.weight{expert}")
+        );
+        assert_eq!(
+            of("model.layers.4.mlp.experts.gate_up_proj"),
+            Some((4, None, "model.layers.4.mlp.experts.gate_up_proj".into()))
+        );
+        for logical in [
+            "model.layers.3.mlp.gate.weight",
+            "model.layers.3.mlp.gate.e_score_correction_bias",
+            "model.layers.3.mlp.shared_experts.gate_proj.weight",
+            "decoder.layers.3.mlp.router.expert_bias",
+            "mtp.layers.0.transformer_layer.mlp.experts.linear_fc1.weight3",
+        ] {
+            assert_eq!(of(logical), None);
+        }
+        for unknown in ["encoder.blocks.1.experts.2.w", "model.layers.3.mlp.experts.03.up_proj.weight.x"] {
+            let unclaimed = names.claim("f", unknown);
+            assert!(
+                unclaimed.is_err()
+                    || unclaimed.is_ok_and(|claimed| claimed.is_some_and(|c| c.expert.is_none()))
+            );
+        }
+    }
+
+    #[test]
+    fn own_patterns() {
+        let names = Names {
+            pattern: vec![NamePattern {
+                name: "blocks.{layer}.moe.{tensor}.e{expert}".into(),
+                stacked: false,
+            }],
+        };
+        assert!(names.validate().is_ok());
+        let claimed = names.claim("f", "net.blocks.2.moe.up.e11").expect("known").expect("an expert's");
+        assert_eq!((claimed.layer, claimed.expert.map(|found| found.0)), (2, Some(11)));
+        let wrong = Names { pattern: vec![NamePattern { name: "a.{layer}".into(), stacked: false }] };
+        assert!(wrong.validate().is_err());
+    }
+}
