@@ -39,6 +39,7 @@ fn the_strategy_reaches_the_hard_cases() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let (mut cut, mut shards, mut pads, mut groups, mut bare, mut limited) = (0, 0, 0, 0, 0, 0);
+    let mut stages = 0;
     for _ in 0..400 {
         let shape = shapes(1..9).new_tree(&mut runner).expect("a shape").current();
         let instance = shape.instance();
@@ -48,6 +49,7 @@ fn the_strategy_reaches_the_hard_cases() {
         groups += usize::from(instance.num_units() < instance.num_samples());
         bare += usize::from(instance.num_layers() == 0);
         limited += usize::from(shape.max_samples.is_some());
+        stages += usize::from(instance.paced_stages() > 1);
     }
     for (kind, seen) in [
         ("cut", cut),
@@ -56,6 +58,7 @@ fn the_strategy_reaches_the_hard_cases() {
         ("groups", groups),
         ("bare", bare),
         ("limited", limited),
+        ("stages", stages),
     ] {
         assert!(seen >= 20, "only {seen} of 400 instances are of the kind `{kind}`");
     }

@@ -1,8 +1,9 @@
 //! Answers by the definition, in the plainest way: no shared code with what they judge.
 
-use routepack_problem::{Instance, Layout, PadRoutes, Placement};
+use routepack_problem::{Instance, Layout, Pace, PadRoutes, Placement};
 
-/// (`max_g U_g`, `Σ_g U_g`, `max J`) of a layout, literally by DESIGN §1.3 over hash-free nested loops.
+/// (`max_g U_g`, `Σ_g U_g`, `max J`) of a layout, literally by DESIGN §1.3 over hash-free nested loops. Where the slowest
+/// pipeline stage paces, it is that of every shard that counts.
 pub fn score(instance: &Instance, placement: &Placement, layout: &Layout) -> (u64, u64, u64) {
     let topology = instance.topology();
     let setting = instance.setting();
@@ -14,7 +15,11 @@ pub fn score(instance: &Instance, placement: &Placement, layout: &Layout) -> (u6
         let slots: Vec<usize> = (0..topology.num_slots())
             .filter(|slot| slot / topology.slots_per_shard() == shard / parts)
             .collect();
-        let mut accumulated = 0;
+        let stages = match setting.cost.pace {
+            Pace::AllLayers => 1,
+            Pace::SlowestStage => u64::from(setting.topology.pp),
+        };
+        let mut accumulated = vec![0; stages as usize];
         for row in 0..layout.num_rows() {
             let inside = |sample: usize, slot: usize| {
                 layout.cell_of()[sample] as usize == row * topology.num_slots() + slot
@@ -48,6 +53,7 @@ pub fn score(instance: &Instance, placement: &Placement, layout: &Layout) -> (u6
                 padding += (multiple - tokens % multiple) % multiple;
             }
             let padding = (padding + part as u64) / parts as u64;
+            let mut costs = vec![cost.div_ceil(stages); stages as usize];
             for layer in 0..instance.num_layers() {
                 let mut peak = 0;
                 for rank in 0..ranks {
@@ -81,12 +87,15 @@ pub fn score(instance: &Instance, placement: &Placement, layout: &Layout) -> (u6
                     };
                     peak = peak.max(load);
                 }
-                cost += peak * instance.charges().expert()[layer];
+                let stage = if stages == 1 { 0 } else { topology.layer_stage()[layer] as usize };
+                costs[stage] += peak * instance.charges().expert()[layer];
             }
-            worst_row = worst_row.max(cost);
-            accumulated += cost;
+            for (accumulated, cost) in accumulated.iter_mut().zip(costs) {
+                worst_row = worst_row.max(cost);
+                *accumulated += cost;
+            }
         }
-        totals.push(accumulated);
+        totals.push(accumulated.into_iter().max().unwrap_or(0));
     }
     (totals.iter().copied().max().unwrap_or(0), totals.iter().sum(), worst_row)
 }

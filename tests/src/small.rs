@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use routepack_anneal::Stream;
 use routepack_problem::{
-    AttentionKind, Attribution, Batch, Dummies, ExactDecimal, ExpertCounts, Gamma, Instance, Layout,
+    AttentionKind, Attribution, Batch, Dummies, ExactDecimal, ExpertCounts, Gamma, Instance, Layout, Pace,
     PadRoutes, Placement, Setting,
 };
 
@@ -40,6 +40,8 @@ pub struct Shape {
     pub grouped: bool,
     /// Whether dummies may fill cells.
     pub dummies: bool,
+    /// Pipeline stages; the slowest paces if there are several.
+    pub stages: u32,
     /// Seed of the arrays.
     pub seed: u64,
 }
@@ -68,14 +70,14 @@ pub fn shapes(samples: std::ops::Range<usize>) -> impl Strategy<Value = Shape> {
         prop::option::of(2u32..=5),
         1u32..=2,
         prop::bool::ANY,
-        prop::bool::ANY,
+        (prop::bool::ANY, 0u32..=3),
     );
     (samples, grid, model, rules, any::<u64>()).prop_map(
         |(
             samples,
             (dp, ep, cp),
             (experts_per_rank, layers, top_k, pad_routes, exact),
-            (multiples, linear_kinds, max_samples, rows_multiple, grouped, dummies),
+            (multiples, linear_kinds, max_samples, rows_multiple, grouped, (dummies, stages)),
             seed,
         )| Shape {
             samples,
@@ -93,6 +95,7 @@ pub fn shapes(samples: std::ops::Range<usize>) -> impl Strategy<Value = Shape> {
             rows_multiple,
             grouped,
             dummies,
+            stages: stages.max(1),
             seed,
         },
     )
@@ -103,6 +106,10 @@ impl Shape {
     pub fn setting(&self) -> Setting {
         let mut setting = Setting::new(self.dp, self.ep, 64);
         setting.topology.cp = self.cp;
+        if self.stages > 1 {
+            setting.topology.pp = self.stages;
+            setting.cost.pace = Pace::SlowestStage;
+        }
         setting.routing.top_k = self.top_k;
         setting.routing.pad_routes = self.pad_routes.clone();
         setting.routing.attribution = self.attribution;

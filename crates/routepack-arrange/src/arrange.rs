@@ -11,13 +11,14 @@
 
 use rayon::prelude::*;
 use routepack_anneal::{Ladder, Options, Outcome, Stream, System, TemperatureReport, anneal};
-use routepack_problem::{Instance, Layout, Placement, Score, check_layout};
+use routepack_problem::{Instance, Layout, Placement, Score, check_layout, evaluate};
 
 use crate::ArrangeError;
 use crate::balance::BlockCells;
 use crate::canonical::canonical;
 use crate::descend::{Descended, descend, kick};
 use crate::energy::Energy;
+use crate::even::Even;
 use crate::exact::search_tree;
 use crate::grid::Grid;
 use crate::neighbours::Neighbours;
@@ -55,6 +56,18 @@ pub struct Arranged {
 }
 
 impl Arranged {
+    /// The layout given, where there was no time for any search.
+    fn unsearched(instance: &Instance, placement: &Placement, first: &Layout) -> Self {
+        Self {
+            layout: first.clone(),
+            score: evaluate(instance, placement, first).score,
+            finished: false,
+            local_optimum: false,
+            exhausted: false,
+            trace: Vec::new(),
+        }
+    }
+
     /// The trace as a table, comma separated, one line a temperature: energies by decile, families surviving, ρₜ, and what
     /// became of the proposals of each kind of move.
     pub fn trace_csv(&self) -> String {
@@ -110,12 +123,20 @@ pub fn arrange(
 ) -> Result<Arranged, ArrangeError> {
     options.validate()?;
     check_layout(instance, first)?;
-    let units = Units::new(instance, placement, first.num_rows())?;
-    let mut search = Search::new(&units, options, units.cells_of_units(instance, first), stop, observe);
+    let Some(units) = Units::new_unless(instance, placement, first.num_rows(), stop)? else {
+        return Ok(Arranged::unsearched(instance, placement, first));
+    };
+    let demand = |unit, part, layer, rank| u64::from(units.demand.of(unit, part, layer, rank));
+    let least = Even::new(instance, &units, demand).least(instance, &units);
+    let mut search =
+        Search::new(&units, options, units.cells_of_units(instance, first), least, stop, observe);
     let stream = Stream::new(seed);
     if let Some(neighbours) = search.prepare() {
         let starts = plant_seeds(&units, &search.best, options, &stream.child(0), stop);
         for round in 0..options.rounds {
+            if search.is_over() {
+                break;
+            }
             search.anneal_round(round, &neighbours, &starts, &stream.child(1).child(u64::from(round)))?;
             search.balance(&stream.child(2).child(u64::from(round)));
         }
@@ -133,6 +154,8 @@ struct Search<'a> {
     observe: &'a mut (dyn FnMut(&ArrangeProgress) + Send),
     round: u32,
     given: Score,
+    /// No layout is below it.
+    least: Score,
     best: Vec<u32>,
     score: Score,
     local_optimum: bool,
@@ -146,6 +169,7 @@ impl<'a> Search<'a> {
         units: &'a Units,
         options: &'a ArrangeOptions,
         first: Vec<u32>,
+        least: Score,
         stop: &'a (dyn Fn() -> bool + Sync),
         observe: &'a mut (dyn FnMut(&ArrangeProgress) + Send),
     ) -> Self {
@@ -157,6 +181,7 @@ impl<'a> Search<'a> {
             observe,
             round: 0,
             given: score,
+            least,
             best: first,
             score,
             local_optimum: false,
@@ -168,14 +193,19 @@ impl<'a> Search<'a> {
 
     /// What the search needs beside the units; `None` if there is nothing to search, or it was stopped.
     fn prepare(&mut self) -> Option<Neighbours> {
-        // A score of 0 is least, and sets no temperature.
-        if self.units.num_cells() == 1 || self.score.total == 0 {
-            self.local_optimum = true;
+        if self.is_over() {
             return None;
         }
         let neighbours = Neighbours::new(self.units, self.options.neighbours as usize, self.stop);
         self.stopped |= neighbours.is_none();
         neighbours
+    }
+
+    /// Whether nothing can be better than the best layout, which is a local optimum then.
+    fn is_over(&mut self) -> bool {
+        let over = self.units.num_cells() == 1 || self.score <= self.least;
+        self.local_optimum |= over;
+        over
     }
 
     fn anneal_round(
@@ -195,6 +225,7 @@ impl<'a> Search<'a> {
         let energy = Energy {
             reference: row_cost * self.units.rows as f64,
             stiffness: 0.5 / (options.shard_tolerance * row_cost),
+            softness: options.shard_tolerance * row_cost,
         };
         let plan = self.units.plan_sweeps(options, round);
         let system = LayoutSystem { units: self.units, neighbours, energy, proposals: plan.proposals };
@@ -254,7 +285,7 @@ impl<'a> Search<'a> {
         let mut left = u64::from(self.options.descent_per_unit)
             * (self.units.num_units() as u64).max(LEAST_DESCENT_UNITS);
         let mut grid = Grid::new(self.units, self.best.clone());
-        loop {
+        while !self.is_over() {
             let before = left;
             let end = descend(self.units, neighbours, &mut grid, &mut left, self.stop);
             self.stopped |= end == Descended::Stopped;

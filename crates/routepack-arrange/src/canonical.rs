@@ -20,7 +20,7 @@ pub(crate) fn canonical(units: &Units, grid: &Grid) -> Vec<u32> {
     }
     let first_of_block = |block: usize| units.cells_of(block).map(|cell| first_of_cell[cell]).min();
     let cost =
-        |block: usize| -> u64 { (0..units.parts()).map(|part| grid.row_cost(units, block, part)).sum() };
+        |block: usize| -> u64 { (0..units.shares()).map(|share| grid.row_cost(units, block, share)).sum() };
     let blocks_of = |group: usize| (0..units.rows).map(move |row| row * units.groups + group);
 
     let mut groups: Vec<usize> = (0..units.groups).collect();

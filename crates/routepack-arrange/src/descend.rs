@@ -166,16 +166,18 @@ impl Descent<'_> {
                 if a % units.groups == b % units.groups || !self.may_evaluate() {
                     continue;
                 }
-                let mut shards = self.grid.shard_cost.clone();
-                for part in 0..units.parts() {
-                    let [of_a, of_b] = [a, b].map(|block| self.grid.row_cost(units, block, part));
+                let mut costs = self.grid.stage_cost.clone();
+                for share in 0..units.shares() {
+                    let [of_a, of_b] = [a, b].map(|block| self.grid.row_cost(units, block, share));
                     for (block, lost, gained) in [(a, of_a, of_b), (b, of_b, of_a)] {
-                        let shard = &mut shards[block % units.groups * units.parts() + part];
-                        *shard = *shard - lost + gained;
+                        let cost = &mut costs[block % units.groups * units.shares() + share];
+                        *cost = *cost - lost + gained;
                     }
                 }
-                // The total and the worst row stay.
-                if shards.into_iter().max() < Some(self.score.worst_shard) {
+                // The worst row stays.
+                let worst_shard = costs.iter().copied().max().unwrap_or(0);
+                let total: u64 = units.paced(&costs).sum();
+                if (worst_shard, total) < (self.score.worst_shard, self.score.total) {
                     let mut name: Vec<u32> = (0..units.num_cells() as u32).collect();
                     for (at_a, at_b) in units.cells_of(a).zip(units.cells_of(b)) {
                         name.swap(at_a, at_b);
@@ -276,7 +278,7 @@ impl Descent<'_> {
     fn is_hopeless(&self) -> bool {
         let [a, b] = self.trial.blocks();
         let rise = self.trial.attention_change(self.grid);
-        if rise <= 0 || a % self.units.groups != b % self.units.groups || self.units.parts() > 1 {
+        if rise <= 0 || a % self.units.groups != b % self.units.groups || self.units.shares() > 1 {
             return false;
         }
         if a == b {

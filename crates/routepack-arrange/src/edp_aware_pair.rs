@@ -55,8 +55,8 @@ pub(crate) fn edp_aware_pair(
     let share: Vec<u64> = cells
         .iter()
         .map(|members| {
-            let floors = members.iter().flat_map(|&unit| (0..parts).map(move |part| (unit, part)));
-            floors.map(|(unit, part)| demand.floor(unit as usize, part)).sum::<u64>() / ranks as u64
+            let floors = members.iter().flat_map(|&unit| (0..units.shares()).map(move |share| (unit, share)));
+            floors.map(|(unit, share)| demand.floor(unit as usize, share)).sum::<u64>() / ranks as u64
         })
         .collect();
     let attention: Vec<u64> = cells

@@ -15,6 +15,7 @@
 use routepack_problem::{Instance, Layout, Placement, RankDemand, Score, evaluate, project};
 
 use crate::ArrangeError;
+use crate::even::Even;
 use crate::spread_bins::layout_of;
 use crate::units::Units;
 
@@ -53,7 +54,10 @@ pub(crate) fn search_tree(
     let mut tree = Tree {
         instance,
         placement,
-        even: Even::new(instance, units, &demand),
+        even: Even::new(instance, units, |unit, part, layer, rank| {
+            let of_sample = |&sample: &u32| u64::from(demand.of(sample as usize, part, layer)[rank]);
+            instance.unit(unit).iter().map(of_sample).sum()
+        }),
         demand,
         twins,
         cell_of: vec![u32::MAX; order.len()],
@@ -179,7 +183,8 @@ impl Tree<'_> {
         let units = self.units;
         let (parts, kinds) = (self.instance.topology().num_parts(), units.kinds);
         let (layers, ranks) = (self.demand.layers(), self.demand.ranks());
-        let mut shards = vec![0u64; units.groups * parts];
+        let stages = self.instance.paced_stages();
+        let mut costs = vec![0u64; units.groups * parts * stages];
         let mut worst_row = 0;
         let (mut of_kinds, mut of_layers) = (vec![0u64; kinds], vec![0u64; parts * layers]);
         let mut loads = vec![0u64; ranks];
@@ -194,7 +199,7 @@ impl Tree<'_> {
                 attention += largest;
             }
             for part in 0..parts {
-                let mut expert = 0;
+                let mut row = vec![attention.div_ceil(stages as u64); stages];
                 for layer in 0..layers {
                     loads.fill(0);
                     for &unit in units.cells_of(block).flat_map(|cell| &self.members[cell]) {
@@ -205,50 +210,22 @@ impl Tree<'_> {
                     }
                     let peak = loads.iter().copied().max().unwrap_or(0);
                     of_layers[part * layers + layer] += peak;
-                    expert += self.instance.charges().expert()[layer] * peak;
+                    row[self.instance.paced_stage(layer)] += self.instance.charges().expert()[layer] * peak;
                 }
-                shards[block % units.groups * parts + part] += attention + expert;
-                worst_row = worst_row.max(attention + expert);
+                let shard = block % units.groups * parts + part;
+                for (sum, cost) in costs[shard * stages..].iter_mut().zip(row) {
+                    *sum += cost;
+                    worst_row = worst_row.max(cost);
+                }
             }
         }
-        let attention: u64 =
-            of_kinds.iter().zip(&self.even.attention).map(|(&sum, &even)| sum.max(even)).sum();
-        let gammas = (0..parts).flat_map(|_| &self.instance.charges().expert()[..layers]);
-        let peaks = of_layers.iter().zip(&self.even.peaks).map(|(&sum, &even)| sum.max(even));
-        let total =
-            attention * parts as u64 + gammas.zip(peaks).map(|(gamma, peak)| gamma * peak).sum::<u64>();
+        let even = self.even.totals(self.instance, &of_kinds, &of_layers);
+        let shards = costs.chunks(stages).map(|stages| stages.iter().copied().max().unwrap_or(0));
+        let slowest = even.iter().map(|total| total.div_ceil(units.groups as u64)).max().unwrap_or(0);
         Score {
-            worst_shard: shards.iter().copied().fold(total.div_ceil(shards.len() as u64), u64::max),
-            total,
+            worst_shard: shards.clone().fold(slowest, u64::max),
+            total: shards.sum::<u64>().max(even.iter().sum()),
             worst_row,
         }
-    }
-}
-
-/// What the window costs at least if every row-group is even.
-struct Even {
-    /// ⌈Σφ / cells of a block⌉, `[kinds]`.
-    attention: Vec<u64>,
-    /// The largest load of a rank over the window, `[parts, layers]`.
-    peaks: Vec<u64>,
-}
-
-impl Even {
-    fn new(instance: &Instance, units: &Units, demand: &RankDemand) -> Self {
-        let of_kind =
-            |kind: usize| (0..units.num_units()).map(|unit| units.attention(unit)[kind]).sum::<u64>();
-        let width = units.slots_per_group as u64;
-        let mut peaks = Vec::new();
-        for part in 0..instance.topology().num_parts() {
-            for layer in 0..demand.layers() {
-                let mut loads = vec![0u64; demand.ranks()];
-                for sample in 0..instance.num_samples() {
-                    let rows = demand.of(sample, part, layer);
-                    loads.iter_mut().zip(rows).for_each(|(load, &rows)| *load += u64::from(rows));
-                }
-                peaks.push(loads.into_iter().max().unwrap_or(0));
-            }
-        }
-        Self { attention: (0..units.kinds).map(|kind| of_kind(kind).div_ceil(width)).collect(), peaks }
     }
 }

@@ -1,7 +1,8 @@
 //! The state of the search: which unit is in which cell, and every charged sum, kept up to date move by move.
 //!
 //! Symbols as in DESIGN §1.3: φ attention charges, A = `Σ_s max_d Σ φ[s]` of a block, W loads and X expert cost, J = A + X
-//! of a row-shard, `U_g = Σ_r J`. A *block* is one row and slot group; its parts are row-shards.
+//! of a row-shard, `U_g = Σ_r J`. A *block* is one row and slot group; its parts are row-shards, and where the slowest
+//! pipeline stage paces, each of its stages is charged apart: see [`Units`] for *shares*.
 //! What a move would change is found in [`crate::trial`]. Complexity of making a move: O(kinds·|`D_g`| + parts·L·P).
 
 use routepack_peaks::{Exchange, Loads, SetExchange};
@@ -23,13 +24,13 @@ pub(crate) struct Grid {
     pub(crate) attention: Vec<u64>,
     /// `[blocks, kinds]`.
     pub(crate) leaders: Vec<Leaders>,
-    /// A of every block.
+    /// A of every block, or a stage's part of it.
     pub(crate) block_attention: Vec<u64>,
     pub(crate) loads: Loads,
-    /// Σ of the floors of every block's units in the first part, see [`routepack_peaks::Demand::floor`].
+    /// Σ of the floors of every block's units in the first share, see [`routepack_peaks::Demand::floor`].
     floor: Vec<u64>,
-    /// U of every shard.
-    pub(crate) shard_cost: Vec<u64>,
+    /// U of every shard and paced stage, `[shards, stages]`.
+    pub(crate) stage_cost: Vec<u64>,
 }
 
 impl Clone for Grid {
@@ -44,7 +45,7 @@ impl Clone for Grid {
             block_attention: self.block_attention.clone(),
             loads: self.loads.clone(),
             floor: self.floor.clone(),
-            shard_cost: self.shard_cost.clone(),
+            stage_cost: self.stage_cost.clone(),
         }
     }
 
@@ -58,7 +59,7 @@ impl Clone for Grid {
         self.block_attention.clone_from(&source.block_attention);
         self.loads.clone_from(&source.loads);
         self.floor.clone_from(&source.floor);
-        self.shard_cost.clone_from(&source.shard_cost);
+        self.stage_cost.clone_from(&source.stage_cost);
     }
 }
 
@@ -75,7 +76,7 @@ impl Grid {
             block_attention: vec![0; blocks],
             loads: units.demand.empty_loads(blocks),
             floor: vec![0; blocks],
-            shard_cost: vec![0; units.groups * units.parts()],
+            stage_cost: vec![0; units.groups * units.shares()],
             cell_of,
         };
         let mut pads = vec![0u64; blocks];
@@ -99,34 +100,35 @@ impl Grid {
             let pad_tokens = if units.demand.charges_padding() { pad_tokens } else { 0 };
             units.demand.repad(&mut grid.loads, block, pad_tokens);
             grid.block_attention[block] = grid.lead(units, block);
-            for part in 0..units.parts() {
-                grid.shard_cost[block % units.groups * units.parts() + part] +=
-                    grid.row_cost(units, block, part);
+            for share in 0..units.shares() {
+                grid.stage_cost[block % units.groups * units.shares() + share] +=
+                    grid.row_cost(units, block, share);
             }
         }
         grid
     }
 
-    /// J of a block and part.
+    /// J of a block and share.
     #[inline]
-    pub(crate) fn row_cost(&self, units: &Units, block: usize, part: usize) -> u64 {
-        self.block_attention[block] + units.demand.cost(&self.loads, block, part)
+    pub(crate) fn row_cost(&self, units: &Units, block: usize, share: usize) -> u64 {
+        self.block_attention[block] + units.demand.cost(&self.loads, block, share)
     }
 
     /// The exact score.
     pub(crate) fn score(&self, units: &Units) -> Score {
         let rows = (0..units.num_blocks())
-            .flat_map(|block| (0..units.parts()).map(move |part| self.row_cost(units, block, part)));
+            .flat_map(|block| (0..units.shares()).map(move |share| self.row_cost(units, block, share)));
         Score {
-            worst_shard: self.shard_cost.iter().copied().max().unwrap_or(0),
-            total: self.shard_cost.iter().sum(),
+            worst_shard: self.stage_cost.iter().copied().max().unwrap_or(0),
+            total: units.paced(&self.stage_cost).sum(),
             worst_row: rows.max().unwrap_or(0),
         }
     }
 
-    /// Mean J of a row-shard.
+    /// Mean J of a row-shard, or of the stage that paces it.
     pub(crate) fn mean_row_cost(&self, units: &Units) -> f64 {
-        self.shard_cost.iter().sum::<u64>() as f64 / (units.rows * self.shard_cost.len()) as f64
+        let shards = units.groups * units.parts();
+        units.paced(&self.stage_cost).sum::<u64>() as f64 / (units.rows * shards) as f64
     }
 
     /// Σ and max over the cells of a block of φ, by kind.
@@ -139,7 +141,7 @@ impl Grid {
             .collect()
     }
 
-    /// What X of a block exceeds its perfectly balanced demand by, in the only part.
+    /// What X of a block exceeds its perfectly balanced demand by, in the only share.
     pub(crate) fn excess(&self, units: &Units, block: usize) -> u64 {
         units.demand.cost(&self.loads, block, 0) - self.floor[block] / units.demand.num_ranks() as u64
     }
@@ -147,15 +149,15 @@ impl Grid {
     /// Makes a move that was just tried.
     pub(crate) fn make(&mut self, units: &Units, trial: &Trial) {
         let Trial { leaves, comes, cells: [a, b], blocks: [block_a, block_b], .. } = *trial;
-        let parts = units.parts();
+        let shares = units.shares();
         for (side, block) in trial.blocks.into_iter().enumerate() {
             if side == 1 && block_a == block_b {
                 break;
             }
-            for part in 0..parts {
-                let shard = block % units.groups * parts + part;
-                let after = trial.attention[side] + trial.expert[part][side];
-                self.shard_cost[shard] = self.shard_cost[shard] - self.row_cost(units, block, part) + after;
+            for share in 0..shares {
+                let cost = block % units.groups * shares + share;
+                let after = trial.attention[side] + trial.expert[share][side];
+                self.stage_cost[cost] = self.stage_cost[cost] - self.row_cost(units, block, share) + after;
             }
         }
         if trial.of_sets {
@@ -197,11 +199,11 @@ impl Grid {
 
     /// Trades all units of two blocks, cell for cell; `members` are the units of either.
     pub(crate) fn trade_blocks(&mut self, units: &Units, [a, b]: [usize; 2], members: [&[u32]; 2]) {
-        for part in 0..units.parts() {
-            let costs = [a, b].map(|block| self.row_cost(units, block, part));
+        for share in 0..units.shares() {
+            let costs = [a, b].map(|block| self.row_cost(units, block, share));
             for (block, [lost, gained]) in [(a, costs), (b, [costs[1], costs[0]])] {
-                let shard = &mut self.shard_cost[block % units.groups * units.parts() + part];
-                *shard = *shard - lost + gained;
+                let cost = &mut self.stage_cost[block % units.groups * units.shares() + share];
+                *cost = *cost - lost + gained;
             }
         }
         let starts = [a, b].map(|block| units.cells_of(block).start);
@@ -256,9 +258,9 @@ impl Grid {
         }
     }
 
-    /// Finds the largest cells of a block again; returns its A.
+    /// Finds the largest cells of a block again; returns its A, or a stage's part of it.
     fn lead(&mut self, units: &Units, block: usize) -> u64 {
-        (0..units.kinds).map(|kind| self.lead_kind(units, block, kind)).sum()
+        units.of_stage((0..units.kinds).map(|kind| self.lead_kind(units, block, kind)).sum())
     }
 
     /// The same for one kind; returns the largest φ.
@@ -279,7 +281,7 @@ impl Grid {
         (
             (self.cell_of.clone(), self.tokens.clone(), self.samples.clone(), self.num_units.clone()),
             (self.attention.clone(), self.block_attention.clone(), leaders),
-            (self.loads.clone(), self.floor.clone(), self.shard_cost.clone()),
+            (self.loads.clone(), self.floor.clone(), self.stage_cost.clone()),
         )
     }
 }
@@ -367,10 +369,17 @@ mod tests {
                 prop_assert_eq!(grid.score(&units), evaluation.score);
                 for shard_row in 0..evaluation.attention.len() {
                     let (block, part) = (shard_row / units.parts(), shard_row % units.parts());
-                    let j = evaluation.attention[shard_row] + evaluation.expert[shard_row];
-                    prop_assert_eq!(grid.row_cost(&units, block, part), j);
+                    let stages = units.demand.num_stages();
+                    let shares = part * stages..(part + 1) * stages;
+                    let expert = shares.clone().map(|share| units.demand.cost(&grid.loads, block, share));
+                    prop_assert_eq!(expert.sum::<u64>(), evaluation.expert[shard_row]);
+                    let attention = evaluation.attention[shard_row].div_ceil(stages as u64);
+                    prop_assert_eq!(grid.block_attention[block], attention);
                 }
-                prop_assert_eq!(&grid.shard_cost, &evaluation.shard_cost);
+                prop_assert_eq!(units.paced(&grid.stage_cost).collect::<Vec<_>>(), evaluation.shard_cost);
+                if instance.paced_stages() == instance.topology().num_stages() {
+                    prop_assert_eq!(&grid.stage_cost, &evaluation.stage_cost);
+                }
                 prop_assert_eq!(grid.sums(), Grid::new(&units, grid.cell_of.clone()).sums());
 
                 // Shards that the move does not touch keep their cost, blocks their loads.

@@ -9,6 +9,7 @@ mod descend;
 mod edp_aware_pair;
 mod energy;
 mod error;
+mod even;
 mod exact;
 mod grid;
 mod leaders;

@@ -21,7 +21,8 @@ pub struct LayoutProgram {
 
 /// Writes the layout of `rows` rows with least cost of the slowest shard as a program, costs divided by `unit`.
 ///
-/// The program does not know padding: it is refused where padding tokens are charged.
+/// The program does not know padding: it is refused where padding tokens are charged. Where the slowest pipeline stage
+/// paces, it does not round a stage's part of the attention up.
 ///
 /// # Errors
 /// Fewer units than cells, another model's placement, loads beyond 32 bits, or charged padding.
@@ -57,8 +58,9 @@ pub fn layout_program(
             program.constrain(format!("count[{c}]"), samples, Relation::AtMost, f64::from(units.max_samples));
         }
     }
-    // Terms of U per shard: A of its blocks, and X as Γ times peaks.
-    let mut terms: Vec<Vec<(VariableId, f64)>> = vec![Vec::new(); units.groups * parts];
+    // Terms of U per shard and paced stage: its part of A of the blocks, and X as Γ times peaks.
+    let stages = units.demand.num_stages();
+    let mut terms: Vec<Vec<(VariableId, f64)>> = vec![Vec::new(); units.groups * parts * stages];
     for block in 0..units.num_blocks() {
         let group = block % units.groups;
         for kind in 0..units.kinds {
@@ -68,7 +70,9 @@ pub fn layout_program(
                 let name = format!("attention[{c},{kind}]");
                 program.constrain(name, costs.chain([(a, -1.0)]), Relation::AtMost, 0.0);
             }
-            (0..parts).for_each(|part| terms[group * parts + part].push((a, 1.0)));
+            for share in 0..parts * stages {
+                terms[group * parts * stages + share].push((a, 1.0 / stages as f64));
+            }
         }
         for part in 0..parts {
             for layer in 0..units.demand.num_layers() {
@@ -81,7 +85,9 @@ pub fn layout_program(
                     let name = format!("peak[{block},{part},{layer},{rank}]");
                     program.constrain(name, rows.chain([(w, -1.0)]), Relation::AtMost, 0.0);
                 }
-                terms[group * parts + part].push((w, units.demand.weight(layer) as f64 / scale));
+                let share = part * stages + units.demand.stage(layer);
+                let weight = units.demand.weight(layer) as f64 / scale;
+                terms[group * parts * stages + share].push((w, weight));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Sketch of a layout: a short vector in which alike layouts are near each other.
 //!
 //! Problem: tell near-duplicates among layouts, whatever their rows and slots are called.
-//! Method: a layout is the set of its blocks' features (attention and largest cell per kind, expert cost per part, padded
+//! Method: a layout is the set of its blocks' features (attention and largest cell per kind, expert cost per share, padded
 //! tokens), each relative to its mean. The sliced Wasserstein distance of two such sets is the mean, over directions, of
 //! the distance between the sorted projections; the sketch holds the sorted projections on [`DIRECTIONS`] fixed random
 //! directions, so that distances of sketches are (up to a factor) those distances.
@@ -61,7 +61,7 @@ fn features(units: &Units, grid: &Grid) -> Vec<f64> {
                     .into_iter()
                     .flat_map(|(sum, largest)| [sum as f64, largest as f64]),
             );
-            row.extend((0..units.parts()).map(|part| units.demand.cost(&grid.loads, block, part) as f64));
+            row.extend((0..units.shares()).map(|share| units.demand.cost(&grid.loads, block, share) as f64));
             row
         })
         .collect();

@@ -62,8 +62,8 @@ impl LayoutSystem<'_> {
         if blocks[0] % units.groups == blocks[1] % units.groups {
             return None;
         }
-        let change = self.energy.change(&grid.shard_cost, units, blocks, |part| {
-            let [a, b] = blocks.map(|block| grid.row_cost(units, block, part) as i64);
+        let change = self.energy.change(&grid.stage_cost, units, blocks, |share| {
+            let [a, b] = blocks.map(|block| grid.row_cost(units, block, share) as i64);
             [b - a, a - b]
         });
         accepts(change, temperature, stream).then(|| {
@@ -76,7 +76,7 @@ impl LayoutSystem<'_> {
     #[inline]
     pub(crate) fn change(&self, state: &LayoutState, trial: &Trial) -> f64 {
         let (units, grid) = (self.units, &state.grid);
-        self.energy.change(&grid.shard_cost, units, trial.blocks(), |part| trial.changes(units, grid, part))
+        self.energy.change(&grid.stage_cost, units, trial.blocks(), |share| trial.changes(units, grid, share))
     }
 }
 
@@ -89,7 +89,7 @@ impl System for LayoutSystem<'_> {
     const MOVE_KINDS: &'static [&'static str] = KINDS;
 
     fn energy(&self, state: &LayoutState) -> f64 {
-        self.energy.of(&state.grid.shard_cost)
+        self.energy.of(&state.grid.stage_cost, self.units.demand.num_stages())
     }
 
     fn score(&self, state: &LayoutState) -> Score {
@@ -158,7 +158,7 @@ impl System for LayoutSystem<'_> {
             let Some(change) = made else { continue };
             record.accept(kind, change);
             // The whole score is only looked at where its first component can be the best.
-            if state.grid.shard_cost.iter().all(|&cost| cost <= record.bar().worst_shard) {
+            if state.grid.stage_cost.iter().all(|&cost| cost <= record.bar().worst_shard) {
                 record.offer(self, state);
             }
         }
@@ -187,7 +187,7 @@ mod tests {
             let (instance, placement) = (&case.instance, &case.placement);
             let units = Units::new(instance, placement, recipe.rows).expect("enough units");
             let neighbours = Neighbours::new(&units, 4, &|| false).expect("not stopped");
-            let energy = Energy { reference: 10.0, stiffness: 1e-6 };
+            let energy = Energy { reference: 10.0, stiffness: 1e-6, softness: 100.0 };
             let system = LayoutSystem { units: &units, neighbours: &neighbours, energy, proposals: 1 };
             let mut state = LayoutState::new(&units, units.cells_of_units(instance, &case.first));
             let mut stream = Stream::new(recipe.seed ^ 5);
@@ -218,10 +218,10 @@ mod tests {
                     (0..units.num_units()).filter(|&u| before.grid.cell_of[u] != state.grid.cell_of[u]);
                 let touched: Vec<usize> =
                     moved.flat_map(|u| [before.block(&units, u), state.block(&units, u)]).collect();
-                for (shard, cost) in before.grid.shard_cost.iter().enumerate() {
-                    let group = shard / units.parts();
+                for (shard, cost) in before.grid.stage_cost.iter().enumerate() {
+                    let group = shard / units.shares();
                     if touched.iter().all(|block| block % units.groups != group) {
-                        assert_eq!(*cost, state.grid.shard_cost[shard]);
+                        assert_eq!(*cost, state.grid.stage_cost[shard]);
                     }
                 }
             }

@@ -82,11 +82,12 @@ mod tests {
             grouped: false,
             limited: false,
             tight: false,
+            stages: 1,
         };
         let case = recipe.build();
         let units = Units::new(&case.instance, &case.placement, 3).expect("enough units");
         let neighbours = Neighbours::new(&units, 4, &|| false).expect("not stopped");
-        let energy = Energy { reference: 0.0, stiffness: 0.0 };
+        let energy = Energy { reference: 0.0, stiffness: 0.0, softness: 1.0 };
         let system = LayoutSystem { units: &units, neighbours: &neighbours, energy, proposals: 1 };
         let mut starts = vec![LayoutState::new(&units, units.cells_of_units(&case.instance, &case.first))];
         for acceptance in [0.1, 0.4, 0.8] {

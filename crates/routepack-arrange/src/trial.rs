@@ -1,7 +1,7 @@
 //! Moves, and what trying one finds out; nothing changes until it is made.
 //!
 //! Complexity of a trial: O(kinds) for attention, as each block remembers its three largest cells per kind, and one
-//! kernel call of O(L·P) per part if two blocks are involved.
+//! kernel call of O(L·P) per share if two blocks are involved.
 
 use routepack_peaks::{Exchange, SetExchange, SetSums};
 use routepack_problem::Score;
@@ -35,9 +35,9 @@ pub(crate) struct Trial {
     pub(crate) comes: Option<usize>,
     pub(crate) cells: [usize; 2],
     pub(crate) blocks: [usize; 2],
-    /// A of both blocks afterwards; the same block twice if only one is involved.
+    /// A of both blocks afterwards, or a stage's part of it; the same block twice if only one is involved.
     pub(crate) attention: [u64; 2],
-    /// X of both blocks afterwards, per part.
+    /// X of both blocks afterwards, per share.
     pub(crate) expert: Vec<[u64; 2]>,
     pub(crate) pad_tokens: [u64; 2],
     /// Whether sets of units change places instead of `leaves` and `comes`.
@@ -58,12 +58,12 @@ impl Trial {
         if a == b { change } else { change + self.attention[1].wrapping_sub(grid.block_attention[b]) as i64 }
     }
 
-    /// Changes of J of both blocks in a part, if they are two; of the one block and 0, else.
+    /// Changes of J of both blocks in a share, if they are two; of the one block and 0, else.
     #[inline]
-    pub(crate) fn changes(&self, units: &Units, grid: &Grid, part: usize) -> [i64; 2] {
+    pub(crate) fn changes(&self, units: &Units, grid: &Grid, share: usize) -> [i64; 2] {
         let change = |side: usize| {
-            let after = self.attention[side] + self.expert[part][side];
-            after.wrapping_sub(grid.row_cost(units, self.blocks[side], part)) as i64
+            let after = self.attention[side] + self.expert[share][side];
+            after.wrapping_sub(grid.row_cost(units, self.blocks[side], share)) as i64
         };
         if self.blocks[0] == self.blocks[1] { [change(0), 0] } else { [change(0), change(1)] }
     }
@@ -214,28 +214,28 @@ impl Grid {
         if block_a == block_b {
             sums[1] = sums[0];
         }
-        sums
+        sums.map(|sum| units.of_stage(sum))
     }
 
     /// X of both blocks after a move whose attention was tried.
     #[inline]
     pub(crate) fn try_experts(&self, units: &Units, trial: &mut Trial) {
         let Trial { leaves, comes, blocks, .. } = *trial;
-        let parts = units.parts();
-        trial.expert.resize(parts, [0; 2]);
+        let shares = units.shares();
+        trial.expert.resize(shares, [0; 2]);
         if units.demand.charges_padding() {
             trial.pad_tokens = self.pad_tokens_after(units, trial);
         }
         if blocks[0] == blocks[1] {
-            for part in 0..parts {
-                let cost = units.demand.repadded_cost(&self.loads, blocks[0], part, trial.pad_tokens[0]);
-                trial.expert[part] = [cost; 2];
+            for share in 0..shares {
+                let cost = units.demand.repadded_cost(&self.loads, blocks[0], share, trial.pad_tokens[0]);
+                trial.expert[share] = [cost; 2];
             }
         } else if trial.of_sets {
             let Trial { blocks: [from, to], pad_tokens, sets: [leaves, comes], expert, sums, .. } = trial;
             let exchange = SetExchange { from: *from, to: *to, leaves, comes, pad_tokens: *pad_tokens };
-            for (part, costs) in expert.iter_mut().enumerate() {
-                *costs = units.demand.set_exchange_costs(&self.loads, part, &exchange, sums);
+            for (share, costs) in expert.iter_mut().enumerate() {
+                *costs = units.demand.set_exchange_costs(&self.loads, share, &exchange, sums);
             }
         } else {
             let exchange = Exchange {
@@ -245,8 +245,8 @@ impl Grid {
                 comes,
                 pad_tokens: trial.pad_tokens,
             };
-            for part in 0..parts {
-                trial.expert[part] = units.demand.exchange_costs(&self.loads, part, &exchange);
+            for share in 0..shares {
+                trial.expert[share] = units.demand.exchange_costs(&self.loads, share, &exchange);
             }
         }
     }
@@ -269,32 +269,36 @@ impl Grid {
     /// The score after a move that was tried, if it can be below `score`, the present one.
     pub(crate) fn score_after(&self, units: &Units, trial: &Trial, score: Score) -> Option<Score> {
         let [block_a, block_b] = trial.blocks;
-        let parts = units.parts();
+        let (shares, stages) = (units.shares(), units.demand.num_stages());
         let (mut worst_shard, mut total) = (0, 0);
-        for (shard, &cost) in self.shard_cost.iter().enumerate() {
-            let (group, part) = (shard / parts, shard % parts);
-            let changes = trial.changes(units, self, part);
-            let mut cost = cost;
-            for (block, change) in [block_a, block_b].into_iter().zip(changes) {
-                if block % units.groups == group {
-                    cost = cost.wrapping_add(change as u64);
+        for (shard, costs) in self.stage_cost.chunks(stages).enumerate() {
+            let (group, first) = (shard * stages / shares, shard * stages % shares);
+            let mut paced = 0;
+            for (share, &cost) in (first..).zip(costs) {
+                let changes = trial.changes(units, self, share);
+                let mut cost = cost;
+                for (block, change) in [block_a, block_b].into_iter().zip(changes) {
+                    if block % units.groups == group {
+                        cost = cost.wrapping_add(change as u64);
+                    }
                 }
+                paced = paced.max(cost);
             }
-            worst_shard = worst_shard.max(cost);
-            total += cost;
+            worst_shard = worst_shard.max(paced);
+            total += paced;
         }
         if (worst_shard, total) > (score.worst_shard, score.total) {
             return None;
         }
-        let after = |block: usize, part: usize| {
+        let after = |block: usize, share: usize| {
             let side = trial.blocks.iter().position(|&changed| changed == block);
             side.map_or_else(
-                || self.row_cost(units, block, part),
-                |side| trial.attention[side] + trial.expert[part][side],
+                || self.row_cost(units, block, share),
+                |side| trial.attention[side] + trial.expert[share][side],
             )
         };
-        let rows = (0..units.num_blocks()).flat_map(|block| (0..parts).map(move |part| (block, part)));
-        let worst_row = rows.map(|(block, part)| after(block, part)).max().unwrap_or(0);
+        let rows = (0..units.num_blocks()).flat_map(|block| (0..shares).map(move |share| (block, share)));
+        let worst_row = rows.map(|(block, share)| after(block, share)).max().unwrap_or(0);
         Some(Score { worst_shard, total, worst_row })
     }
 }

@@ -8,7 +8,8 @@ use crate::{ArrangeError, ArrangeOptions};
 /// Everything about an instance, a placement and a number of rows that the moves consult; shared by all replicas.
 ///
 /// Units are numbered as in the instance. Cell r·D + d is DP slot d in row r; block r·(slot groups) + k is slot group k
-/// in row r; shard = slot group · parts + part, as in the topology.
+/// in row r. What is charged apart is a *share* of a block: the layers of one part (and of one pipeline stage, if the
+/// slowest paces); share = part · stages + stage, and shards are numbered slot group · parts + part, as in the topology.
 #[derive(Clone, Debug)]
 pub(crate) struct Units {
     pub(crate) demand: Demand,
@@ -52,6 +53,17 @@ impl Units {
     /// Fewer units than cells, or demands out of the kernels' range.
     pub(crate) fn new(instance: &Instance, placement: &Placement, rows: usize) -> Result<Self, ArrangeError> {
         Ok(Self { demand: Demand::new(instance, placement)?, ..Self::without_demand(instance, rows)? })
+    }
+
+    /// The same, or `None` as soon as `stop` says so.
+    pub(crate) fn new_unless(
+        instance: &Instance,
+        placement: &Placement,
+        rows: usize,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Self>, ArrangeError> {
+        let units = Self::without_demand(instance, rows)?;
+        Ok(Demand::new_unless(instance, placement, stop)?.map(|demand| Self { demand, ..units }))
     }
 
     /// The same with an empty demand: nothing that depends on a placement.
@@ -133,6 +145,24 @@ impl Units {
     /// Parts.
     pub(crate) fn parts(&self) -> usize {
         self.demand.num_parts()
+    }
+
+    /// Shares of a block that are charged apart: parts · paced stages.
+    #[inline]
+    pub(crate) fn shares(&self) -> usize {
+        self.demand.num_shares()
+    }
+
+    /// What each paced stage is charged of an A.
+    #[inline]
+    pub(crate) fn of_stage(&self, attention: u64) -> u64 {
+        let stages = self.demand.num_stages() as u64;
+        if stages == 1 { attention } else { attention.div_ceil(stages) }
+    }
+
+    /// `U_g` of every shard, of the costs of its stages.
+    pub(crate) fn paced(&self, stage_cost: &[u64]) -> impl Iterator<Item = u64> {
+        stage_cost.chunks(self.demand.num_stages()).map(|stages| stages.iter().copied().max().unwrap_or(0))
     }
 
     /// φ of a unit, `[kinds]`.

@@ -13,7 +13,8 @@ use routepack_arrange::{
 use routepack_bounds::{given_placement, layout_bound};
 use routepack_lp::{Backend, SolveOptions, Status, solve};
 use routepack_problem::{
-    AttentionKind, Batch, ExpertCounts, Gamma, Instance, Layout, Placement, Setting, check_layout, evaluate,
+    AttentionKind, Batch, ExpertCounts, Gamma, Instance, Layout, Pace, Placement, Setting, check_layout,
+    evaluate,
 };
 use support::{Case, Recipe, recipes};
 
@@ -54,6 +55,7 @@ fn recipe(seed: u64) -> Recipe {
         grouped: false,
         limited: false,
         tight: false,
+        stages: 1,
     }
 }
 
@@ -254,8 +256,10 @@ fn full_cells_end_in_the_optimum() {
 #[test]
 fn the_program_agrees_with_the_oracle() {
     let options = SolveOptions::with(Backend::default());
-    for seed in 0..6 {
-        let case = Recipe { slots_per_group: 2, groups: 1, extra: 2, layers: 2, ..recipe(seed) }.build();
+    for seed in 0..8 {
+        let stages = 1 + seed as usize % 2;
+        let case =
+            Recipe { slots_per_group: 2, groups: 1, extra: 2, layers: 2, stages, ..recipe(seed) }.build();
         let (_, score) = arrange_exactly(&case.instance, &case.placement, 2).expect("units").expect("layout");
         let unit = 1 << case.instance.charges().scale_bits();
         let program = layout_program(&case.instance, &case.placement, 2, unit).expect("no padding");
@@ -313,6 +317,37 @@ fn threads_do_not_matter() {
             })
             .collect();
         assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}");
+    }
+}
+
+/// Where all samples are alike, the best layout is known to be best at once, however many proposals are allowed.
+#[test]
+fn equal_samples_take_no_time() {
+    for (count, stages) in [(8, 1), (16, 1), (40, 2), (64, 3)] {
+        let counts = [3u32, 1, 2, 0, 2, 2, 1, 1].repeat(count);
+        let batch = Batch {
+            lengths: vec![3; count],
+            expert_counts: Some(ExpertCounts::new([count, 1, 2, 4], counts).expect("shape")),
+            ..Batch::default()
+        };
+        let mut setting = Setting::new(4, 2, 64);
+        setting.topology.pp = stages;
+        setting.cost.pace = Pace::SlowestStage;
+        setting.routing.top_k = 2;
+        let instance = Instance::single(batch, &setting).expect("valid");
+        let placement = Placement::identity(2, 4, 2).expect("valid");
+        // Dealt one by one: every cell has as many.
+        let cell_of = (0..count as u32).map(|sample| sample % 8).collect();
+        let first = Layout::new(2, 4, cell_of);
+        let endless = ArrangeOptions {
+            proposals_per_unit: u32::MAX,
+            descent_per_unit: u32::MAX,
+            ..ArrangeOptions::default()
+        };
+        let arranged =
+            arrange(&instance, &placement, &first, &endless, 0, &|| false, &mut |_| {}).expect("valid input");
+        assert!(arranged.finished && arranged.local_optimum);
+        assert_eq!(arranged.layout, first);
     }
 }
 

@@ -4,9 +4,11 @@
 //! 1. Attention: per kind the best of [`attention_bounds`]; the parts of a slot group are charged the same attention, so
 //!    Σ_{r,g} A ≥ parts × their sum over kinds.
 //! 2. Expert: Σ_{r,g} X ≥ Σ over parts and layers of Γ_l × the bound on the charged peaks ([`ExpertPeaks`]).
-//! 3. Total: Σ_g U_g ≥ 1 + 2.
-//! 4. Worst shard: of each part, the slot groups' U sum to at least A (one part) + X (that part), and the largest is at
-//!    least the average; or one slot's units decide ([`slot_pigeonhole`]).
+//! 3. Total: of each part and paced pipeline stage, of S, the slot groups' U sum to at least ⌈A/S⌉ (A of one part, as
+//!    Σ⌈·⌉ ≥ ⌈Σ·⌉) + X (that part, that stage's layers), and Σ_g U_g of the part to at least the largest of its stages'.
+//!    With `pace = all-layers` S = 1, and this is 1 + 2.
+//! 4. Worst shard: the largest of a part's slot groups is at least their average; or one slot's units decide
+//!    ([`slot_pigeonhole`]).
 //! 5. Worst row-shard: ⌈worst shard / R⌉, or the heaviest unit.
 //!
 //! Complexity: that of its terms. Every term is a function of the inputs alone, so a report can recompute it.
@@ -61,21 +63,25 @@ pub fn layout_bound_with(
     let (parts, groups) = (topology.num_parts(), topology.num_groups());
     assert_eq!((peaks.num_parts(), peaks.num_layers()), (parts, instance.num_layers()), "[parts][layers]");
     let attention: u128 = attention_kinds.iter().map(|bound| u128::from(bound.best())).sum();
-    let expert: Vec<u128> = (0..parts)
-        .map(|part| {
-            let weights = instance.charges().expert().iter().enumerate();
-            weights.map(|(layer, &gamma)| u128::from(gamma) * u128::from(peaks.best(part, layer))).sum()
-        })
-        .collect();
-    let all_expert: u128 = expert.iter().sum();
-    let average_shard =
-        expert.iter().map(|expert| (attention + expert).div_ceil(groups as u128)).max().unwrap_or(0);
+    let stages = instance.paced_stages();
+    let mut expert = vec![vec![0u128; stages]; parts];
+    for (part, expert) in expert.iter_mut().enumerate() {
+        for (layer, &gamma) in instance.charges().expert().iter().enumerate() {
+            expert[instance.paced_stage(layer)] += u128::from(gamma) * u128::from(peaks.best(part, layer));
+        }
+    }
+    let all_expert: u128 = expert.iter().flatten().sum();
+    let of_stage = attention.div_ceil(stages as u128);
+    // Σ over the slot groups of U, of every part.
+    let part_totals: Vec<u128> =
+        expert.iter().map(|stages| of_stage + stages.iter().copied().max().unwrap_or(0)).collect();
+    let average_shard = part_totals.iter().map(|total| total.div_ceil(groups as u128)).max().unwrap_or(0);
     let (heaviest_slot, heaviest_unit) = slot_pigeonhole(instance, rows);
     let worst_shard = saturate(average_shard).max(heaviest_slot);
     LayoutBound {
         attention: saturate(attention * parts as u128),
         expert: saturate(all_expert),
-        total: saturate(attention * parts as u128 + all_expert),
+        total: saturate(part_totals.iter().sum()),
         worst_shard,
         worst_row: worst_shard.div_ceil(rows as u64).max(heaviest_unit),
         attention_kinds,

@@ -6,7 +6,9 @@
 //! parts' shards, the worst has Σ_l Γ_l·max_p W ≥ Σ_l Γ_l·(mean over parts and ranks) ≥
 //! Σ_l Γ_l·top_k·Σ_{u on d} ρ(u)/(P·parts). So with the weight w(u) = P·parts·φ̄(u) + (Σ_l Γ_l)·top_k·ρ(u) the worst
 //! shard costs at least the heaviest slot's weight / (P·parts). Every slot takes at least R units, one a cell, and
-//! [`pigeonhole`] bounds the heaviest of D slots. For one row-shard (`max J`) the heaviest unit alone is the bound. ∎
+//! [`pigeonhole`] bounds the heaviest of D slots. For one row-shard (`max J`) the heaviest unit alone is the bound.
+//! Where the slowest of S pipeline stages paces, the stage with the largest Σ Γ of its layers is looked at, with that Σ
+//! instead of the sum over all layers and φ̄/S instead of φ̄. ∎
 //! Complexity: O(n log n).
 
 use routepack_problem::Instance;
@@ -19,7 +21,12 @@ pub fn slot_pigeonhole(instance: &Instance, rows: usize) -> (u64, u64) {
     let topology = instance.topology();
     let charges = instance.charges();
     let share = (topology.num_ranks() * topology.num_parts()) as u128;
-    let gamma: u128 = charges.expert().iter().map(|&gamma| u128::from(gamma)).sum();
+    let stages = instance.paced_stages();
+    let mut stage_gamma = vec![0u128; stages];
+    for (layer, &gamma) in charges.expert().iter().enumerate() {
+        stage_gamma[instance.paced_stage(layer)] += u128::from(gamma);
+    }
+    let gamma = stage_gamma.into_iter().max().unwrap_or(0) * stages as u128;
     let gamma_k = gamma * u128::from(instance.setting().routing.top_k);
     let mut costs: Vec<u64> = (0..instance.num_units())
         .map(|unit| {
@@ -33,7 +40,7 @@ pub fn slot_pigeonhole(instance: &Instance, rows: usize) -> (u64, u64) {
                 })
                 .sum();
             // Rounded down: pigeonhole adds the weights of several units.
-            saturate(weight / share)
+            saturate(weight / (share * stages as u128))
         })
         .collect();
     costs.sort_unstable();

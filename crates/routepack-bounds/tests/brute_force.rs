@@ -10,7 +10,7 @@ use routepack_bounds::{
 };
 use routepack_problem::{
     AttentionKind, Attribution, Batch, CostTable, Dummies, Evaluation, ExactDecimal, ExpertCounts, Gamma,
-    Instance, Layout, PadRoutes, Parallelism, Placement, Setting, check_layout, evaluate,
+    Instance, Layout, Pace, PadRoutes, Parallelism, Placement, Setting, check_layout, evaluate,
 };
 
 /// A tiny instance and the rows to plan it in.
@@ -44,16 +44,20 @@ fn decimal(text: &str) -> ExactDecimal {
 fn tiny(max_samples: usize, max_layers: usize) -> impl Strategy<Value = Tiny> {
     let shape = (0..GRIDS.len(), 1..=max_samples, 0..=max_layers, 1u32..=2, any::<bool>());
     let rules = (0u8..5, any::<bool>(), 0u8..4, prop::option::of(1u32..=3), 1u32..=3, 1u32..=3);
-    let extras = (any::<bool>(), 0usize..=1, any::<u64>());
+    let extras = (any::<bool>(), 0usize..=1, 1u32..=3, any::<u64>());
     (shape, rules, extras).prop_filter_map("a valid instance", |(shape, rules, extras)| {
         let (grid, n, layers, top_k, spread) = shape;
         let (pads, grouped, kinds, max_samples, sample_multiple, cell_multiple) = rules;
-        let (table, dummies, seed) = extras;
+        let (table, dummies, stages, seed) = extras;
         let (dp, ep, tp, rows) = GRIDS[grid];
         let mut draw = Draw(seed);
         let capacity = 8 + draw.below(6) as u32;
         let mut setting = Setting::new(dp, ep, capacity);
         setting.topology = Parallelism { tp, etp: Some(1), ..Parallelism::new(dp, ep) };
+        if stages > 1 {
+            setting.topology.pp = stages;
+            setting.cost.pace = Pace::SlowestStage;
+        }
         setting.routing.top_k = top_k;
         setting.packing.max_samples = max_samples;
         setting.packing.sample_multiple = sample_multiple;
@@ -341,6 +345,7 @@ fn the_generator_reaches_every_rule() {
         note("heaviest slot", bound.heaviest_slot > bound.average_shard);
         note("heaviest unit", bound.worst_row > bound.worst_shard.div_ceil(tiny.rows as u64));
         note("parts", peaks.num_parts() > 1);
+        note("stages", tiny.instance.paced_stages() > 1);
         note("atomic groups", tiny.instance.num_units() < tiny.instance.num_samples());
         note("dummies", tiny.instance.num_dummies() > 0);
         note("padding", tiny.instance.charges_padding());
@@ -369,6 +374,7 @@ fn the_generator_reaches_every_rule() {
         "parts",
         "prefix",
         "several kinds",
+        "stages",
         "unlevelled units",
     ];
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), expected);

@@ -9,16 +9,22 @@ use crate::pads::Pads;
 
 /// q of every unit under a placement, with the layer weights Γ and the rules for padding: all that loads depend on.
 ///
-/// Layout `[unit][part][chunk of 16 layers][rank][16 layers]`, in routed rows, 16 bits each where every value fits,
-/// else 32; one more unit of zeros stands in for "nobody". Memory: units · parts · P · 16·⌈L/16⌉ · 2 or 4 bytes.
+/// A *share* is what is charged apart: the layers of one part that one pipeline stage has, if the slowest stage paces,
+/// else all; share = part · stages + stage.
+///
+/// Layout `[unit][share][chunk of 16 layers][rank][16 layers]`, in routed rows, 16 bits each where every value fits,
+/// else 32; one more unit of zeros stands in for "nobody". Memory: units · shares · P · 16·⌈L/16⌉ · 2 or 4 bytes, L
+/// being the most layers of a share.
 #[derive(Clone, Debug)]
 pub struct Demand {
     pub(crate) shape: Shape,
     pub(crate) values: Values,
-    /// Γ.
-    pub(crate) weights: Weights,
+    /// Γ, by stage.
+    pub(crate) weights: Vec<Weights>,
     pub(crate) pads: Pads,
-    /// `Σ_l Γ_l · Σ_p q` of every unit and part.
+    /// Stage of every layer, and its place among the layers of that stage.
+    pub(crate) places: Vec<(usize, usize)>,
+    /// `Σ_l Γ_l · Σ_p q` of every unit and share.
     floors: Vec<u64>,
 }
 
@@ -27,24 +33,53 @@ pub struct Demand {
 pub(crate) struct Shape {
     pub(crate) units: usize,
     pub(crate) parts: usize,
-    pub(crate) layers: usize,
+    pub(crate) stages: usize,
+    /// Most layers of a stage.
+    pub(crate) depth: usize,
     pub(crate) ranks: usize,
 }
 
 impl Shape {
-    pub(crate) fn chunks(&self) -> usize {
-        self.layers.div_ceil(LANES)
+    fn of(instance: &Instance, places: &[(usize, usize)]) -> Self {
+        let topology = instance.topology();
+        Self {
+            units: instance.num_units(),
+            parts: topology.num_parts(),
+            stages: instance.paced_stages(),
+            depth: places.iter().map(|&(_, place)| place + 1).max().unwrap_or(0),
+            ranks: topology.num_ranks(),
+        }
     }
 
-    /// Chunks of values per unit (or block) and part.
+    pub(crate) fn shares(&self) -> usize {
+        self.parts * self.stages
+    }
+
+    pub(crate) fn chunks(&self) -> usize {
+        self.depth.div_ceil(LANES)
+    }
+
+    /// Chunks of values per unit (or block) and share.
     pub(crate) fn stride(&self) -> usize {
         self.chunks() * self.ranks
     }
 
-    /// Where `(layer, rank)` lies within a unit and part: chunk and lane.
-    pub(crate) fn place(&self, layer: usize, rank: usize) -> (usize, usize) {
-        (layer / LANES * self.ranks + rank, layer % LANES)
+    /// Where the layer at `place` of its stage and a rank lie within a unit and share: chunk and lane.
+    pub(crate) fn place(&self, place: usize, rank: usize) -> (usize, usize) {
+        (place / LANES * self.ranks + rank, place % LANES)
     }
+}
+
+/// Stage of every layer that is charged, and its place there.
+fn places(instance: &Instance, layers: usize) -> Vec<(usize, usize)> {
+    let mut filled = vec![0; instance.paced_stages()];
+    (0..layers)
+        .map(|layer| {
+            let stage = instance.paced_stage(layer);
+            filled[stage] += 1;
+            (stage, filled[stage] - 1)
+        })
+        .collect()
 }
 
 #[derive(Clone, Debug)]
@@ -61,50 +96,50 @@ impl Demand {
     /// # Errors
     /// A full row could overflow 32 bits, or the placement has other dimensions than the instance.
     pub fn new(instance: &Instance, placement: &Placement) -> Result<Self, PeaksError> {
-        let topology = instance.topology();
-        let shape = Shape {
-            units: instance.num_units(),
-            parts: topology.num_parts(),
-            layers: instance.num_layers(),
-            ranks: topology.num_ranks(),
-        };
+        Ok(Self::new_unless(instance, placement, &|| false)?.expect("nothing stops it"))
+    }
+
+    /// [`Demand::new`], or `None` as soon as `stop` says so, which is asked every few units.
+    ///
+    /// # Errors
+    /// As [`Demand::new`].
+    pub fn new_unless(
+        instance: &Instance,
+        placement: &Placement,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Self>, PeaksError> {
         check(instance, placement)?;
-        let rank_of: Vec<u32> = (0..shape.layers)
-            .flat_map(|layer| (0..instance.num_experts()).map(move |expert| (layer, expert)))
-            .map(|(layer, expert)| placement.rank_of(layer, expert) as u32)
-            .collect();
-        let values = match lay_out::<u16>(instance, &rank_of, shape) {
-            Some(values) => Values::Narrow(values),
-            None => Values::Wide(
-                lay_out::<u32>(instance, &rank_of, shape).expect("demands are below the checked bound 2^32"),
-            ),
+        let places = places(instance, instance.num_layers());
+        let shape = Shape::of(instance, &places);
+        let Some(values) = Values::lay_out(instance, placement, shape, &places, stop) else {
+            return Ok(None);
         };
-        let weights = Weights::new(&instance.charges().expert()[..shape.layers]);
-        let pads = Pads::new(instance, placement, shape);
-        let mut demand = Self { shape, values, weights, pads, floors: Vec::new() };
-        demand.floors = (0..shape.units * shape.parts)
+        let by_stage = |stage: usize| -> Vec<u64> {
+            let weights = instance.charges().expert().iter().zip(&places);
+            weights.filter(|(_, place)| place.0 == stage).map(|(&weight, _)| weight).collect()
+        };
+        let by_stage: Vec<Vec<u64>> = (0..shape.stages).map(by_stage).collect();
+        let pads = Pads::new(instance, placement, shape, &places, &by_stage);
+        let weights = by_stage.iter().map(|weights| Weights::new(weights, shape.chunks())).collect();
+        let mut demand = Self { shape, values, weights, pads, places, floors: Vec::new() };
+        demand.floors = (0..shape.units * shape.shares())
             .into_par_iter()
             .with_min_len(64)
-            .map(|index| demand.weigh(index / shape.parts, index % shape.parts))
+            .map(|index| demand.weigh(index / shape.shares(), index % shape.shares()))
             .collect();
-        Ok(demand)
+        Ok(Some(demand))
     }
 
     /// A demand without layers for the units of an instance: every cost is 0.
     pub fn none(instance: &Instance) -> Self {
-        let topology = instance.topology();
-        let shape = Shape {
-            units: instance.num_units(),
-            parts: topology.num_parts(),
-            layers: 0,
-            ranks: topology.num_ranks(),
-        };
-        let floors = vec![0; shape.units * shape.parts];
+        let shape = Shape::of(instance, &[]);
+        let floors = vec![0; shape.units * shape.shares()];
         Self {
             shape,
             values: Values::Narrow(Vec::new()),
-            weights: Weights::new(&[]),
+            weights: vec![Weights::new(&[], 0); shape.stages],
             pads: Pads::None,
+            places: Vec::new(),
             floors,
         }
     }
@@ -119,9 +154,24 @@ impl Demand {
         self.shape.parts
     }
 
+    /// Shares that are charged apart: parts · paced pipeline stages.
+    pub fn num_shares(&self) -> usize {
+        self.shape.shares()
+    }
+
+    /// Pipeline stages charged apart; 1 unless the slowest stage paces.
+    pub fn num_stages(&self) -> usize {
+        self.shape.stages
+    }
+
+    /// The stage that a layer is charged to.
+    pub fn stage(&self, layer: usize) -> usize {
+        self.places[layer].0
+    }
+
     /// Layers L; 0 without counts.
     pub fn num_layers(&self) -> usize {
-        self.shape.layers
+        self.places.len()
     }
 
     /// EP ranks P.
@@ -136,54 +186,69 @@ impl Demand {
 
     /// Whether padding tokens are charged: if so, exchanges must state the padding tokens of both blocks.
     pub fn charges_padding(&self) -> bool {
-        self.shape.layers > 0 && self.pads.are_charged()
+        self.num_layers() > 0 && self.pads.are_charged()
     }
 
     /// Demand of one unit on one rank, in routed rows.
     pub fn of(&self, unit: usize, part: usize, layer: usize, rank: usize) -> u32 {
-        let (chunk, lane) = self.shape.place(layer, rank);
-        let chunk = (unit * self.shape.parts + part) * self.shape.stride() + chunk;
+        let (share, chunk, lane) = self.find(part, layer, rank);
+        let chunk = (unit * self.shape.shares() + share) * self.shape.stride() + chunk;
         match &self.values {
             Values::Narrow(values) => u32::from(values[chunk][lane]),
             Values::Wide(values) => values[chunk][lane],
         }
     }
 
+    /// Share, chunk within it, and lane of one part, layer and rank.
+    pub(crate) fn find(&self, part: usize, layer: usize, rank: usize) -> (usize, usize, usize) {
+        let (stage, place) = self.places[layer];
+        let (chunk, lane) = self.shape.place(place, rank);
+        (part * self.shape.stages + stage, chunk, lane)
+    }
+
     /// Γ of a layer.
     pub fn weight(&self, layer: usize) -> u64 {
-        self.weights.of(layer)
+        let (stage, place) = self.places[layer];
+        self.weights[stage].of(place)
     }
 
-    /// `Σ_l Γ_l · Σ_p q[l,p]` of a unit and part: divided by P and added up over a block, it is the cost the block
+    /// `Σ_l Γ_l · Σ_p q[l,p]` of a unit and share: divided by P and added up over a block, it is the cost the block
     /// would have if its recorded demand were perfectly balanced, and never more than its cost.
-    pub fn floor(&self, unit: usize, part: usize) -> u64 {
-        self.floors[unit * self.shape.parts + part]
+    pub fn floor(&self, unit: usize, share: usize) -> u64 {
+        self.floors[unit * self.shape.shares() + share]
     }
 
-    fn weigh(&self, unit: usize, part: usize) -> u64 {
-        let range = self.range(Some(unit), part);
+    fn weigh(&self, unit: usize, share: usize) -> u64 {
+        let (range, weights) = (self.range(Some(unit), share), self.weights_of(share));
         match &self.values {
-            Values::Narrow(values) => self.weigh_rows(&values[range]),
-            Values::Wide(values) => self.weigh_rows(&values[range]),
+            Values::Narrow(values) => self.weigh_rows(&values[range], weights),
+            Values::Wide(values) => self.weigh_rows(&values[range], weights),
         }
     }
 
-    fn weigh_rows<T: Rows>(&self, values: &[Chunk<T>]) -> u64 {
+    fn weigh_rows<T: Rows>(&self, values: &[Chunk<T>], weights: &Weights) -> u64 {
         let mut cost = 0;
         for (chunk, values) in values.chunks_exact(self.shape.ranks).enumerate() {
-            for lane in 0..LANES.min(self.shape.layers - chunk * LANES) {
+            for lane in 0..LANES {
                 let rows: u64 = values.iter().map(|values| u64::from(values[lane].widen())).sum();
-                cost += self.weight(chunk * LANES + lane) * rows;
+                cost += weights.of(chunk * LANES + lane) * rows;
             }
         }
         cost
     }
 
-    /// The range of a unit and part in the values; the unit behind the last one is all zeros.
+    /// Γ of the layers of a share.
     #[inline]
-    pub(crate) fn range(&self, unit: Option<usize>, part: usize) -> std::ops::Range<usize> {
+    pub(crate) fn weights_of(&self, share: usize) -> &Weights {
+        // No division where there is nothing to divide.
+        if let [weights] = &self.weights[..] { weights } else { &self.weights[share % self.shape.stages] }
+    }
+
+    /// The range of a unit and share in the values; the unit behind the last one is all zeros.
+    #[inline]
+    pub(crate) fn range(&self, unit: Option<usize>, share: usize) -> std::ops::Range<usize> {
         let stride = self.shape.stride();
-        let start = (unit.unwrap_or(self.shape.units) * self.shape.parts + part) * stride;
+        let start = (unit.unwrap_or(self.shape.units) * self.shape.shares() + share) * stride;
         start..start + stride
     }
 }
@@ -212,37 +277,94 @@ fn check(instance: &Instance, placement: &Placement) -> Result<(), PeaksError> {
     Ok(())
 }
 
-/// The values of every unit, and a unit of zeros; `None` when one does not fit `T`.
-fn lay_out<T: Rows>(instance: &Instance, rank_of: &[u32], shape: Shape) -> Option<Vec<Chunk<T>>> {
-    let per_unit = shape.parts * shape.stride();
-    let mut values = vec![[T::default(); LANES]; (shape.units + 1) * per_unit];
-    if per_unit == 0 {
-        return Some(values);
+impl Values {
+    /// The values of every unit, and a unit of zeros; `None` when stopped.
+    fn lay_out(
+        instance: &Instance,
+        placement: &Placement,
+        shape: Shape,
+        places: &[(usize, usize)],
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Option<Self> {
+        let experts: Vec<Vec<u32>> = (0..places.len()).map(|layer| placement.experts(layer)).collect();
+        let projection = Projection { instance, experts, shape, places, stop };
+        match projection.lay_out::<u16>() {
+            Ok(values) => Some(Self::Narrow(values)),
+            Err(Halt::Stopped) => None,
+            // Demands are below the checked bound 2^32.
+            Err(Halt::TooLarge) => projection.lay_out::<u32>().ok().map(Self::Wide),
+        }
     }
-    let experts = instance.num_experts();
-    let fits =
-        values[..shape.units * per_unit].par_chunks_exact_mut(per_unit).with_min_len(8).enumerate().all(
-            |(unit, values)| {
-                let mut rows = vec![0u32; shape.ranks];
-                for part in 0..shape.parts {
-                    for layer in 0..shape.layers {
-                        rows.fill(0);
-                        let rank_of = &rank_of[layer * experts..(layer + 1) * experts];
-                        for &sample in instance.unit(unit) {
-                            instance.for_each_count(sample as usize, part, layer, |expert, count| {
-                                let rows = &mut rows[rank_of[expert] as usize];
-                                *rows = rows.wrapping_add(count);
-                            });
-                        }
-                        for (rank, &rows) in rows.iter().enumerate() {
-                            let (chunk, lane) = shape.place(layer, rank);
-                            let Ok(rows) = T::try_from(rows) else { return false };
-                            values[part * shape.stride() + chunk][lane] = rows;
-                        }
+}
+
+/// Why no values were laid out.
+#[derive(Clone, Copy)]
+enum Halt {
+    /// One does not fit.
+    TooLarge,
+    /// From outside.
+    Stopped,
+}
+
+/// Units between two looks at `stop`.
+const BETWEEN_LOOKS: usize = 8;
+
+/// What a pass over the counts needs.
+struct Projection<'a> {
+    instance: &'a Instance,
+    /// Expert in every slot, `[layers][slots]`.
+    experts: Vec<Vec<u32>>,
+    shape: Shape,
+    places: &'a [(usize, usize)],
+    stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Projection<'_> {
+    fn lay_out<T: Rows>(&self) -> Result<Vec<Chunk<T>>, Halt> {
+        let shape = self.shape;
+        let per_unit = shape.shares() * shape.stride();
+        let mut values = vec![[T::default(); LANES]; (shape.units + 1) * per_unit];
+        if per_unit > 0 {
+            values[..shape.units * per_unit]
+                .par_chunks_mut(per_unit * BETWEEN_LOOKS)
+                .enumerate()
+                .try_for_each(|(batch, values)| {
+                    if (self.stop)() {
+                        return Err(Halt::Stopped);
+                    }
+                    values.chunks_exact_mut(per_unit).enumerate().try_for_each(|(offset, values)| {
+                        self.gather(batch * BETWEEN_LOOKS + offset, values).ok_or(Halt::TooLarge)
+                    })
+                })?;
+        }
+        Ok(values)
+    }
+
+    /// Every rank gathers the counts of its experts; `None` if a sum does not fit.
+    fn gather<T: Rows>(&self, unit: usize, values: &mut [Chunk<T>]) -> Option<()> {
+        let shape = self.shape;
+        let mut rows = vec![0u32; shape.ranks];
+        for part in 0..shape.parts {
+            for (layer, (&(stage, place), experts)) in self.places.iter().zip(&self.experts).enumerate() {
+                rows.fill(0);
+                for &sample in self.instance.unit(unit) {
+                    let counts = self.instance.counts(sample as usize, part, layer);
+                    if counts.is_empty() {
+                        continue;
+                    }
+                    for (rows, experts) in
+                        rows.iter_mut().zip(experts.chunks_exact(experts.len() / shape.ranks))
+                    {
+                        *rows += experts.iter().map(|&expert| counts[expert as usize]).sum::<u32>();
                     }
                 }
-                true
-            },
-        );
-    fits.then_some(values)
+                let values = &mut values[(part * shape.stages + stage) * shape.stride()..];
+                for (rank, &rows) in rows.iter().enumerate() {
+                    let (chunk, lane) = shape.place(place, rank);
+                    values[chunk][lane] = T::try_from(rows).ok()?;
+                }
+            }
+        }
+        Some(())
+    }
 }

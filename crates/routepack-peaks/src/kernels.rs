@@ -115,8 +115,8 @@ pub(crate) enum Weights {
 }
 
 impl Weights {
-    pub(crate) fn new(by_layer: &[u64]) -> Self {
-        let chunks = by_layer.len().div_ceil(LANES);
+    /// Weights of the layers given, for values of that many chunks.
+    pub(crate) fn new(by_layer: &[u64], chunks: usize) -> Self {
         match by_layer {
             [first, others @ ..] if others.iter().all(|weight| weight == first) => Self::Same(*first, chunks),
             _ => {

@@ -2,17 +2,16 @@
 
 use crate::demand::{Demand, Values};
 use crate::kernels::{Blocks, Chunk, PadShift, Rows, block_cost};
-use crate::pads::{Pads, part_tokens};
+use crate::pads::{Pads, share_tokens};
 
 /// Loads W and costs X of blocks: a block is one row and slot group, numbered as the caller likes.
 ///
-/// Layout `[block][part][chunk of 16 layers][rank][16 layers]`, u32 routed rows. A part of a block is one EDP shard's
-/// share of a row. Always belongs to one [`Demand`].
+/// Layout `[block][share][chunk of 16 layers][rank][16 layers]`, u32 routed rows; shares as in [`Demand`]. Always belongs to one [`Demand`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Loads {
     /// Padding to fixed experts included, spread padding not.
     pub(crate) values: Vec<Chunk<u32>>,
-    /// X, `[block][part]`.
+    /// X, `[block][share]`.
     costs: Vec<u64>,
     /// `[block]`.
     pad_tokens: Vec<u64>,
@@ -48,12 +47,12 @@ impl Loads {
     pub fn swap_blocks(&mut self, a: usize, b: usize) {
         self.pad_tokens.swap(a, b);
         let blocks = self.pad_tokens.len();
-        let (stride, parts) = (self.values.len() / blocks, self.costs.len() / blocks);
+        let (stride, shares) = (self.values.len() / blocks, self.costs.len() / blocks);
         for offset in 0..stride {
             self.values.swap(a * stride + offset, b * stride + offset);
         }
-        for part in 0..parts {
-            self.costs.swap(a * parts + part, b * parts + part);
+        for share in 0..shares {
+            self.costs.swap(a * shares + share, b * shares + share);
         }
     }
 }
@@ -106,48 +105,48 @@ impl Exchange {
 impl Demand {
     /// Loads of `num_blocks` empty blocks.
     pub fn empty_loads(&self, num_blocks: usize) -> Loads {
-        let parts = num_blocks * self.shape.parts;
+        let shares = num_blocks * self.shape.shares();
         Loads {
-            values: vec![[0; crate::kernels::LANES]; parts * self.shape.stride()],
-            costs: vec![0; parts],
+            values: vec![[0; crate::kernels::LANES]; shares * self.shape.stride()],
+            costs: vec![0; shares],
             pad_tokens: vec![0; num_blocks],
         }
     }
 
-    /// X of one block and part: `Σ_l Γ_l · max_p W`.
+    /// X of one block and share: `Σ_l Γ_l · max_p W`.
     #[inline]
-    pub fn cost(&self, loads: &Loads, block: usize, part: usize) -> u64 {
-        loads.costs[block * self.shape.parts + part]
+    pub fn cost(&self, loads: &Loads, block: usize, share: usize) -> u64 {
+        loads.costs[block * self.shape.shares() + share]
     }
 
     /// W of one block, part, layer and rank, padding included, in routed rows.
     pub fn load(&self, loads: &Loads, block: usize, part: usize, layer: usize, rank: usize) -> u64 {
-        let (chunk, lane) = self.shape.place(layer, rank);
-        let chunk = (block * self.shape.parts + part) * self.shape.stride() + chunk;
-        let tokens = part_tokens(loads.pad_tokens[block], part, self.shape);
+        let (share, chunk, lane) = self.find(part, layer, rank);
+        let chunk = (block * self.shape.shares() + share) * self.shape.stride() + chunk;
+        let tokens = share_tokens(loads.pad_tokens[block], share, self.shape);
         u64::from(loads.values[chunk][lane]) + self.pads.spread_rows(tokens, self.shape)
     }
 
     /// Adds a unit's demand to a block; its costs are stale until [`Demand::repad`].
     pub fn add(&self, loads: &mut Loads, block: usize, unit: usize) {
-        for part in 0..self.shape.parts {
-            let values = &mut loads.values[self.loads_range(block, part)];
+        for share in 0..self.shape.shares() {
+            let values = &mut loads.values[self.loads_range(block, share)];
             match &self.values {
-                Values::Narrow(demand) => add(values, &demand[self.range(Some(unit), part)]),
-                Values::Wide(demand) => add(values, &demand[self.range(Some(unit), part)]),
+                Values::Narrow(demand) => add(values, &demand[self.range(Some(unit), share)]),
+                Values::Wide(demand) => add(values, &demand[self.range(Some(unit), share)]),
             }
         }
     }
 
-    /// X of both blocks in one part after an exchange; nothing changes.
+    /// X of both blocks in one share after an exchange; nothing changes.
     ///
     /// # Panics
     /// Both blocks are the same, or there is no such block or unit.
     #[inline]
-    pub fn exchange_costs(&self, loads: &Loads, part: usize, exchange: &Exchange) -> [u64; 2] {
+    pub fn exchange_costs(&self, loads: &Loads, share: usize, exchange: &Exchange) -> [u64; 2] {
         match &self.values {
-            Values::Narrow(values) => self.exchange_costs_of(values, loads, part, exchange),
-            Values::Wide(values) => self.exchange_costs_of(values, loads, part, exchange),
+            Values::Narrow(values) => self.exchange_costs_of(values, loads, share, exchange),
+            Values::Wide(values) => self.exchange_costs_of(values, loads, share, exchange),
         }
     }
 
@@ -156,24 +155,24 @@ impl Demand {
         &self,
         values: &[Chunk<T>],
         loads: &Loads,
-        part: usize,
+        share: usize,
         exchange: &Exchange,
     ) -> [u64; 2] {
         assert_ne!(exchange.from, exchange.to, "an exchange is between two blocks");
         let ends = [exchange.from, exchange.to];
-        let blocks = self.blocks(loads, part, ends);
-        let leaves = &values[self.range(exchange.leaves, part)];
-        let comes = &values[self.range(exchange.comes, part)];
-        self.charge(loads, part, blocks, ends, exchange.pad_tokens, leaves, comes)
+        let blocks = self.blocks(loads, share, ends);
+        let leaves = &values[self.range(exchange.leaves, share)];
+        let comes = &values[self.range(exchange.comes, share)];
+        self.charge(loads, share, blocks, ends, exchange.pad_tokens, leaves, comes)
     }
 
     #[inline]
-    pub(crate) fn blocks<'a>(&'a self, loads: &'a Loads, part: usize, [from, to]: [usize; 2]) -> Blocks<'a> {
+    pub(crate) fn blocks<'a>(&'a self, loads: &'a Loads, share: usize, [from, to]: [usize; 2]) -> Blocks<'a> {
         Blocks {
             ranks: self.shape.ranks,
-            a: &loads.values[self.loads_range(from, part)],
-            b: &loads.values[self.loads_range(to, part)],
-            weights: &self.weights,
+            a: &loads.values[self.loads_range(from, share)],
+            b: &loads.values[self.loads_range(to, share)],
+            weights: self.weights_of(share),
         }
     }
 
@@ -183,30 +182,35 @@ impl Demand {
     fn charge<T: Rows>(
         &self,
         loads: &Loads,
-        part: usize,
+        share: usize,
         blocks: Blocks<'_>,
         ends: [usize; 2],
         pad_tokens: [u64; 2],
         leaves: &[Chunk<T>],
         comes: &[Chunk<T>],
     ) -> [u64; 2] {
-        let tokens = pad_tokens.map(|tokens| part_tokens(tokens, part, self.shape));
+        let tokens = pad_tokens.map(|tokens| share_tokens(tokens, share, self.shape));
         match &self.pads {
             Pads::None => T::exchange(blocks, leaves, comes),
             Pads::Spread { .. } => {
                 let [a, b] = T::exchange(blocks, leaves, comes);
-                let [pads_a, pads_b] = tokens.map(|tokens| self.pads.spread_cost(tokens, self.shape));
+                let [pads_a, pads_b] = tokens.map(|tokens| self.pads.spread_cost(tokens, share, self.shape));
                 [a + pads_a, b + pads_b]
             }
             Pads::Fixed(experts) => {
-                let before = ends.map(|block| part_tokens(loads.pad_tokens[block], part, self.shape));
+                let before = ends.map(|block| share_tokens(loads.pad_tokens[block], share, self.shape));
                 let gains = [0, 1].map(|side| (tokens[side].wrapping_sub(before[side])) as u32);
-                T::padded_exchange(blocks, leaves, comes, PadShift { experts, gains })
+                T::padded_exchange(
+                    blocks,
+                    leaves,
+                    comes,
+                    PadShift { experts: &experts[share % self.shape.stages], gains },
+                )
             }
         }
     }
 
-    /// X of both blocks in one part after sets of units changed places; nothing changes.
+    /// X of both blocks in one share after sets of units changed places; nothing changes.
     ///
     /// Complexity: one pass over every unit's demand, then one kernel call.
     ///
@@ -215,7 +219,7 @@ impl Demand {
     pub fn set_exchange_costs(
         &self,
         loads: &Loads,
-        part: usize,
+        share: usize,
         exchange: &SetExchange<'_>,
         sums: &mut SetSums,
     ) -> [u64; 2] {
@@ -225,17 +229,17 @@ impl Demand {
             sum.clear();
             sum.resize(self.shape.stride(), [0; crate::kernels::LANES]);
             for &unit in units {
-                let range = self.range(Some(unit as usize), part);
+                let range = self.range(Some(unit as usize), share);
                 match &self.values {
                     Values::Narrow(demand) => add(sum, &demand[range]),
                     Values::Wide(demand) => add(sum, &demand[range]),
                 }
             }
         }
-        let blocks = self.blocks(loads, part, [exchange.from, exchange.to]);
+        let blocks = self.blocks(loads, share, [exchange.from, exchange.to]);
         self.charge(
             loads,
-            part,
+            share,
             blocks,
             [exchange.from, exchange.to],
             exchange.pad_tokens,
@@ -244,7 +248,7 @@ impl Demand {
         )
     }
 
-    /// Makes an exchange of sets, in all parts.
+    /// Makes an exchange of sets, in all shares.
     ///
     /// # Panics
     /// Both blocks are the same, or there is no such block or unit.
@@ -253,10 +257,10 @@ impl Demand {
         let moves = exchange.leaves.iter().map(|&unit| (unit, exchange.from, exchange.to));
         let back = exchange.comes.iter().map(|&unit| (unit, exchange.to, exchange.from));
         for (unit, from, to) in moves.chain(back) {
-            for part in 0..self.shape.parts {
-                let ranges = [from, to].map(|block| self.loads_range(block, part));
+            for share in 0..self.shape.shares() {
+                let ranges = [from, to].map(|block| self.loads_range(block, share));
                 let [a, b] = loads.values.get_disjoint_mut(ranges).expect("two blocks of the loads");
-                let (leaves, comes) = (self.range(Some(unit as usize), part), self.range(None, part));
+                let (leaves, comes) = (self.range(Some(unit as usize), share), self.range(None, share));
                 match &self.values {
                     Values::Narrow(values) => shift(a, b, &values[leaves], &values[comes]),
                     Values::Wide(values) => shift(a, b, &values[leaves], &values[comes]),
@@ -268,16 +272,16 @@ impl Demand {
         self.repad(loads, exchange.to, to);
     }
 
-    /// Makes an exchange, in all parts.
+    /// Makes an exchange, in all shares.
     ///
     /// # Panics
     /// Both blocks are the same, or there is no such block or unit.
     pub fn exchange(&self, loads: &mut Loads, exchange: &Exchange) {
         assert_ne!(exchange.from, exchange.to, "an exchange is between two blocks");
-        for part in 0..self.shape.parts {
-            let ranges = [exchange.from, exchange.to].map(|block| self.loads_range(block, part));
+        for share in 0..self.shape.shares() {
+            let ranges = [exchange.from, exchange.to].map(|block| self.loads_range(block, share));
             let [a, b] = loads.values.get_disjoint_mut(ranges).expect("two blocks of the loads");
-            let (leaves, comes) = (self.range(exchange.leaves, part), self.range(exchange.comes, part));
+            let (leaves, comes) = (self.range(exchange.leaves, share), self.range(exchange.comes, share));
             match &self.values {
                 Values::Narrow(values) => shift(a, b, &values[leaves], &values[comes]),
                 Values::Wide(values) => shift(a, b, &values[leaves], &values[comes]),
@@ -288,28 +292,29 @@ impl Demand {
         self.repad(loads, exchange.to, to);
     }
 
-    /// X of a block and part if it held `pad_tokens` padding tokens; nothing changes.
-    pub fn repadded_cost(&self, loads: &Loads, block: usize, part: usize, pad_tokens: u64) -> u64 {
-        let tokens = part_tokens(pad_tokens, part, self.shape);
-        let before = part_tokens(loads.pad_tokens[block], part, self.shape);
+    /// X of a block and share if it held `pad_tokens` padding tokens; nothing changes.
+    pub fn repadded_cost(&self, loads: &Loads, block: usize, share: usize, pad_tokens: u64) -> u64 {
+        let tokens = share_tokens(pad_tokens, share, self.shape);
+        let before = share_tokens(loads.pad_tokens[block], share, self.shape);
         match &self.pads {
-            Pads::None => self.cost(loads, block, part),
+            Pads::None => self.cost(loads, block, share),
             Pads::Spread { .. } => {
-                self.cost(loads, block, part) - self.pads.spread_cost(before, self.shape)
-                    + self.pads.spread_cost(tokens, self.shape)
+                self.cost(loads, block, share) - self.pads.spread_cost(before, share, self.shape)
+                    + self.pads.spread_cost(tokens, share, self.shape)
             }
             Pads::Fixed(experts) => {
                 let gains = [tokens.wrapping_sub(before) as u32, 0];
-                let block = &loads.values[self.loads_range(block, part)];
-                let blocks = Blocks { ranks: self.shape.ranks, a: block, b: block, weights: &self.weights };
-                let shift = PadShift { experts, gains };
+                let block = &loads.values[self.loads_range(block, share)];
+                let blocks =
+                    Blocks { ranks: self.shape.ranks, a: block, b: block, weights: self.weights_of(share) };
+                let shift = PadShift { experts: &experts[share % self.shape.stages], gains };
                 match &self.values {
                     Values::Narrow(values) => {
-                        let nobody = &values[self.range(None, part)];
+                        let nobody = &values[self.range(None, share)];
                         Rows::padded_exchange(blocks, nobody, nobody, shift)[0]
                     }
                     Values::Wide(values) => {
-                        let nobody = &values[self.range(None, part)];
+                        let nobody = &values[self.range(None, share)];
                         Rows::padded_exchange(blocks, nobody, nobody, shift)[0]
                     }
                 }
@@ -319,30 +324,30 @@ impl Demand {
 
     /// Sets the padding tokens of a block and brings its costs up to date.
     pub fn repad(&self, loads: &mut Loads, block: usize, pad_tokens: u64) {
-        for part in 0..self.shape.parts {
-            let range = self.loads_range(block, part);
-            let tokens = part_tokens(pad_tokens, part, self.shape);
+        for share in 0..self.shape.shares() {
+            let range = self.loads_range(block, share);
+            let tokens = share_tokens(pad_tokens, share, self.shape);
             let values = &mut loads.values[range];
             if let Pads::Fixed(experts) = &self.pads {
-                let before = part_tokens(loads.pad_tokens[block], part, self.shape);
+                let before = share_tokens(loads.pad_tokens[block], share, self.shape);
                 let gain = tokens.wrapping_sub(before) as u32;
-                for (values, experts) in values.iter_mut().zip(experts) {
+                for (values, experts) in values.iter_mut().zip(&experts[share % self.shape.stages]) {
                     for (value, &experts) in values.iter_mut().zip(experts) {
                         *value = value.wrapping_add(gain.wrapping_mul(experts));
                     }
                 }
             }
-            loads.costs[block * self.shape.parts + part] =
-                block_cost(self.shape.ranks, values, &self.weights)
-                    + self.pads.spread_cost(tokens, self.shape);
+            loads.costs[block * self.shape.shares() + share] =
+                block_cost(self.shape.ranks, values, self.weights_of(share))
+                    + self.pads.spread_cost(tokens, share, self.shape);
         }
         loads.pad_tokens[block] = pad_tokens;
     }
 
     #[inline]
-    pub(crate) fn loads_range(&self, block: usize, part: usize) -> std::ops::Range<usize> {
+    pub(crate) fn loads_range(&self, block: usize, share: usize) -> std::ops::Range<usize> {
         let stride = self.shape.stride();
-        let start = (block * self.shape.parts + part) * stride;
+        let start = (block * self.shape.shares() + share) * stride;
         start..start + stride
     }
 }

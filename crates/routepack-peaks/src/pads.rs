@@ -17,15 +17,21 @@ pub(crate) enum Pads {
     Spread {
         /// Experts chosen per token.
         top_k: u64,
-        /// ΣΓ over the layers.
-        weight: u64,
+        /// ΣΓ over the layers, by stage.
+        weights: Vec<u64>,
     },
-    /// To fixed experts: how many of them each rank has, `[chunk · rank]`.
-    Fixed(Vec<Chunk<u32>>),
+    /// To fixed experts: how many of them each rank has, `[stages][chunk · rank]`.
+    Fixed(Vec<Vec<Chunk<u32>>>),
 }
 
 impl Pads {
-    pub(crate) fn new(instance: &Instance, placement: &Placement, shape: Shape) -> Self {
+    pub(crate) fn new(
+        instance: &Instance,
+        placement: &Placement,
+        shape: Shape,
+        places: &[(usize, usize)],
+        weights: &[Vec<u64>],
+    ) -> Self {
         if !instance.charges_padding() {
             return Self::None;
         }
@@ -33,14 +39,14 @@ impl Pads {
         match (&routing.pad_routes, instance.pad_experts()) {
             (PadRoutes::Spread, _) => Self::Spread {
                 top_k: u64::from(routing.top_k),
-                weight: instance.charges().expert()[..shape.layers].iter().sum(),
+                weights: weights.iter().map(|weights| weights.iter().sum()).collect(),
             },
             (_, Some(experts)) => {
-                let mut counts = vec![[0; LANES]; shape.stride()];
-                for layer in 0..shape.layers {
+                let mut counts = vec![vec![[0; LANES]; shape.stride()]; shape.stages];
+                for (layer, &(stage, place)) in places.iter().enumerate() {
                     for &expert in experts {
-                        let (chunk, lane) = shape.place(layer, placement.rank_of(layer, expert as usize));
-                        counts[chunk][lane] += 1;
+                        let (chunk, lane) = shape.place(place, placement.rank_of(layer, expert as usize));
+                        counts[stage][chunk][lane] += 1;
                     }
                 }
                 Self::Fixed(counts)
@@ -61,16 +67,16 @@ impl Pads {
         }
     }
 
-    /// What a block's spread padding adds to its cost.
-    pub(crate) fn spread_cost(&self, tokens: u64, shape: Shape) -> u64 {
+    /// What a block's spread padding adds to the cost of a share.
+    pub(crate) fn spread_cost(&self, tokens: u64, share: usize, shape: Shape) -> u64 {
         match self {
-            Self::Spread { weight, .. } => weight * self.spread_rows(tokens, shape),
+            Self::Spread { weights, .. } => weights[share % shape.stages] * self.spread_rows(tokens, shape),
             _ => 0,
         }
     }
 }
 
-/// Padding tokens of a block that count in a part.
-pub(crate) fn part_tokens(pad_tokens: u64, part: usize, shape: Shape) -> u64 {
-    (pad_tokens + part as u64) / shape.parts as u64
+/// Padding tokens of a block that count in a share: those of its part.
+pub(crate) fn share_tokens(pad_tokens: u64, share: usize, shape: Shape) -> u64 {
+    (pad_tokens + (share / shape.stages) as u64) / shape.parts as u64
 }

@@ -2,30 +2,31 @@
 
 use crate::demand::Demand;
 use crate::loads::{Exchange, Loads};
-use crate::pads::{Pads, part_tokens};
+use crate::pads::{Pads, share_tokens};
 
 impl Demand {
     /// [`Demand::exchange_costs`] one value at a time: what the kernels are compared with.
-    pub fn exchange_costs_scalar(&self, loads: &Loads, part: usize, exchange: &Exchange) -> [u64; 2] {
+    pub fn exchange_costs_scalar(&self, loads: &Loads, share: usize, exchange: &Exchange) -> [u64; 2] {
+        let (part, stage) = (share / self.shape.stages, share % self.shape.stages);
         let sides = [
             (exchange.from, exchange.leaves, exchange.comes, exchange.pad_tokens[0]),
             (exchange.to, exchange.comes, exchange.leaves, exchange.pad_tokens[1]),
         ];
         sides.map(|(block, leaves, comes, pad_tokens)| {
-            let tokens = part_tokens(pad_tokens, part, self.shape);
+            let tokens = share_tokens(pad_tokens, share, self.shape);
             let mut cost = 0;
-            for layer in 0..self.shape.layers {
+            for layer in (0..self.num_layers()).filter(|&layer| self.stage(layer) == stage) {
                 let peak = (0..self.shape.ranks)
                     .map(|rank| {
                         let rows = |unit: Option<usize>| {
                             unit.map_or(0, |unit| u64::from(self.of(unit, part, layer, rank)))
                         };
-                        let (chunk, lane) = self.shape.place(layer, rank);
-                        let load = u64::from(loads.values[self.loads_range(block, part)][chunk][lane]);
+                        let (_, chunk, lane) = self.find(part, layer, rank);
+                        let load = u64::from(loads.values[self.loads_range(block, share)][chunk][lane]);
                         let (before, after) = match &self.pads {
                             Pads::Fixed(experts) => {
-                                let before = part_tokens(loads.pad_tokens(block), part, self.shape);
-                                let experts = u64::from(experts[chunk][lane]);
+                                let before = share_tokens(loads.pad_tokens(block), share, self.shape);
+                                let experts = u64::from(experts[stage][chunk][lane]);
                                 (before * experts, tokens * experts)
                             }
                             Pads::None | Pads::Spread { .. } => {

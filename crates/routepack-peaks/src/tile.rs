@@ -39,7 +39,7 @@ pub struct TileRoom {
 }
 
 impl Demand {
-    /// X of both blocks in one part after each exchange of a tile, `[leaves, comes]`; nothing changes. Where padding is
+    /// X of both blocks in one share after each exchange of a tile, `[leaves, comes]`; nothing changes. Where padding is
     /// charged by what a cell holds this is not known: see [`Demand::charges_padding`].
     ///
     /// # Panics
@@ -47,15 +47,15 @@ impl Demand {
     pub fn tile_costs(
         &self,
         loads: &Loads,
-        part: usize,
+        share: usize,
         tile: &Tile<'_>,
         room: &mut TileRoom,
         costs: &mut [[u64; 2]],
     ) {
         assert!(matches!(self.pads, Pads::None), "tiles know nothing of padding");
         match &self.values {
-            Values::Narrow(values) => self.tile_costs_of(values, loads, part, tile, room, costs),
-            Values::Wide(values) => self.tile_costs_of(values, loads, part, tile, room, costs),
+            Values::Narrow(values) => self.tile_costs_of(values, loads, share, tile, room, costs),
+            Values::Wide(values) => self.tile_costs_of(values, loads, share, tile, room, costs),
         }
     }
 
@@ -63,15 +63,15 @@ impl Demand {
         &self,
         values: &[Chunk<T>],
         loads: &Loads,
-        part: usize,
+        share: usize,
         tile: &Tile<'_>,
         room: &mut TileRoom,
         costs: &mut [[u64; 2]],
     ) {
         assert_ne!(tile.from, tile.to, "a tile is between two blocks");
         assert_eq!(costs.len(), tile.leaves.len() * tile.comes.len(), "[leaves, comes]");
-        let of = |unit: u32| &values[self.range(Some(unit as usize), part)];
-        let blocks = self.blocks(loads, part, [tile.from, tile.to]);
+        let of = |unit: u32| &values[self.range(Some(unit as usize), share)];
+        let blocks = self.blocks(loads, share, [tile.from, tile.to]);
         let mut rows = costs.chunks_mut((tile.comes.len() * SIDE).max(1));
         for leaves in tile.leaves.chunks(SIDE) {
             let rows = rows.next().unwrap_or_default();

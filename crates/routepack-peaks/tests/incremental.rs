@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use routepack_peaks::{Demand, Exchange, Loads, PeaksError, Tile, TileRoom};
 use routepack_problem::{
-    Batch, ExpertCounts, Gamma, Instance, Layout, PadRoutes, Parallelism, Placement, Setting, evaluate,
+    Batch, ExpertCounts, Gamma, Instance, Layout, Pace, PadRoutes, Parallelism, Placement, Setting, evaluate,
 };
 
 /// A small splitmix generator: the tests' own stream.
@@ -34,6 +34,7 @@ struct Case {
     pads: usize,
     wide: bool,
     grouped: bool,
+    stages: usize,
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -46,9 +47,9 @@ fn cases() -> impl Strategy<Value = Case> {
         1..4usize,
         0..3usize,
         any::<bool>(),
-        any::<bool>(),
+        (any::<bool>(), 1..4usize),
     )
-        .prop_map(|(seed, samples, layers, parts, dp, ep, pads, wide, grouped)| Case {
+        .prop_map(|(seed, samples, layers, parts, dp, ep, pads, wide, (grouped, stages))| Case {
             seed,
             samples,
             layers,
@@ -58,6 +59,7 @@ fn cases() -> impl Strategy<Value = Case> {
             pads,
             wide,
             grouped,
+            stages,
         })
 }
 
@@ -110,6 +112,13 @@ fn build(case: &Case) -> (Instance, Placement) {
             etp: Some(1),
             ..Parallelism::new(case.dp as u32, case.ep as u32)
         };
+    }
+    if case.stages > 1 {
+        setting.topology.pp = case.stages as u32;
+        setting.cost.pace = Pace::SlowestStage;
+        // Uneven stages, of layers that do not lie together, and perhaps one without any.
+        setting.topology.layer_stage =
+            Some((0..case.layers).map(|layer| (layer * layer % 5 % case.stages) as u32).collect());
     }
     setting.routing.top_k = top_k;
     setting.routing.pad_routes = match case.pads {
@@ -188,25 +197,29 @@ fn assert_as_from_scratch(
     grid: &Grid<'_>,
 ) {
     let evaluation = evaluate(instance, placement, &grid.layout());
-    let parts = demand.num_parts();
+    let (parts, stages) = (demand.num_parts(), demand.num_stages());
+    assert_eq!((stages, demand.num_shares()), (instance.paced_stages(), parts * stages));
     for shard in 0..grid.rows * instance.topology().num_shards() {
         let (block, part) = (shard / parts, shard % parts);
-        assert_eq!(
-            demand.cost(loads, block, part),
-            evaluation.expert[shard],
-            "X of block {block} part {part}"
-        );
+        for stage in 0..stages {
+            let share = part * stages + stage;
+            let layers = (0..demand.num_layers()).filter(|&layer| instance.paced_stage(layer) == stage);
+            let expert = layers
+                .map(|layer| demand.weight(layer) * evaluation.peaks[shard * demand.num_layers() + layer]);
+            let expert = expert.sum::<u64>();
+            assert_eq!(demand.cost(loads, block, share), expert, "X of block {block} share {share}");
+            let floor: u64 = (0..instance.num_units())
+                .filter(|&unit| grid.block_of(grid.cell_of[unit]) == block)
+                .map(|unit| demand.floor(unit, share))
+                .sum();
+            assert!(floor.div_ceil(demand.num_ranks() as u64) <= expert, "floors are bounds");
+        }
         for layer in 0..demand.num_layers() {
             for rank in 0..demand.num_ranks() {
                 let at = (shard * demand.num_layers() + layer) * demand.num_ranks() + rank;
                 assert_eq!(demand.load(loads, block, part, layer, rank), evaluation.loads[at]);
             }
         }
-        let floor: u64 = (0..instance.num_units())
-            .filter(|&unit| grid.block_of(grid.cell_of[unit]) == block)
-            .map(|unit| demand.floor(unit, part))
-            .sum();
-        assert!(floor.div_ceil(demand.num_ranks() as u64) <= evaluation.expert[shard], "floors are bounds");
     }
 }
 
@@ -242,24 +255,24 @@ proptest! {
             if from == to {
                 let pads = grid.pad_tokens(from);
                 let costs: Vec<u64> =
-                    (0..demand.num_parts()).map(|part| demand.repadded_cost(&loads, from, part, pads)).collect();
+                    (0..demand.num_shares()).map(|share| demand.repadded_cost(&loads, from, share, pads)).collect();
                 demand.repad(&mut loads, from, pads);
-                for (part, cost) in costs.into_iter().enumerate() {
-                    prop_assert_eq!(cost, demand.cost(&loads, from, part));
+                for (share, cost) in costs.into_iter().enumerate() {
+                    prop_assert_eq!(cost, demand.cost(&loads, from, share));
                 }
             } else {
                 let pad_tokens = [grid.pad_tokens(from), grid.pad_tokens(to)];
                 let exchange = Exchange { from, to, leaves: Some(i), comes: j, pad_tokens };
-                let costs: Vec<[u64; 2]> = (0..demand.num_parts())
-                    .map(|part| demand.exchange_costs(&loads, part, &exchange))
+                let costs: Vec<[u64; 2]> = (0..demand.num_shares())
+                    .map(|share| demand.exchange_costs(&loads, share, &exchange))
                     .collect();
                 prop_assert_eq!(&before, &loads, "evaluation changes nothing");
-                for part in 0..demand.num_parts() {
-                    prop_assert_eq!(costs[part], demand.exchange_costs_scalar(&loads, part, &exchange));
+                for share in 0..demand.num_shares() {
+                    prop_assert_eq!(costs[share], demand.exchange_costs_scalar(&loads, share, &exchange));
                 }
                 demand.exchange(&mut loads, &exchange);
-                for (part, costs) in costs.into_iter().enumerate() {
-                    prop_assert_eq!(costs, [from, to].map(|block| demand.cost(&loads, block, part)));
+                for (share, costs) in costs.into_iter().enumerate() {
+                    prop_assert_eq!(costs, [from, to].map(|block| demand.cost(&loads, block, share)));
                 }
                 let mut undone = loads.clone();
                 let undo = exchange.reversed([from, to].map(|block| before.pad_tokens(block)));
@@ -291,22 +304,22 @@ proptest! {
         let (from, to) = [(0, 1), (2, 0), (1, 2)][dice.below(3)];
         let tile = Tile { from, to, leaves: &leaves, comes: &comes };
         let (mut room, mut costs) = (TileRoom::default(), vec![[7; 2]; leaves.len() * comes.len()]);
-        for part in 0..demand.num_parts() {
-            demand.tile_costs(&loads, part, &tile, &mut room, &mut costs);
+        for share in 0..demand.num_shares() {
+            demand.tile_costs(&loads, share, &tile, &mut room, &mut costs);
             for (i, &first) in leaves.iter().enumerate() {
                 for (j, &second) in comes.iter().enumerate() {
                     let (leaves, comes) = (Some(first as usize), Some(second as usize));
                     let exchange = Exchange { from, to, leaves, comes, pad_tokens: [0; 2] };
                     // Units need not be in the blocks: sums wrap alike.
-                    let single = demand.exchange_costs(&loads, part, &exchange);
+                    let single = demand.exchange_costs(&loads, share, &exchange);
                     prop_assert_eq!(costs[i * tile.comes.len() + j], single);
                 }
             }
         }
         let before = loads.clone();
         loads.swap_blocks(0, 2);
-        for part in 0..demand.num_parts() {
-            let costs = |loads: &Loads| [0, 1, 2].map(|block| demand.cost(loads, block, part));
+        for share in 0..demand.num_shares() {
+            let costs = |loads: &Loads| [0, 1, 2].map(|block| demand.cost(loads, block, share));
             let [first, second, third] = costs(&before);
             prop_assert_eq!(costs(&loads), [third, second, first]);
         }
@@ -330,7 +343,7 @@ fn the_generator_reaches_the_hard_cases() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
-    let (mut wide, mut parts, mut chunks, mut grouped, mut none) = (0, 0, 0, 0, 0);
+    let (mut wide, mut parts, mut chunks, mut grouped, mut none, mut stages) = (0, 0, 0, 0, 0, 0);
     for _ in 0..200 {
         let case = cases().new_tree(&mut runner).expect("a case").current();
         let (instance, placement) = build(&case);
@@ -340,9 +353,10 @@ fn the_generator_reaches_the_hard_cases() {
         chunks += usize::from(demand.num_layers() > 32);
         grouped += usize::from(instance.num_units() < instance.num_samples());
         none += usize::from(demand.num_layers() == 0);
+        stages += usize::from(demand.num_stages() > 1 && demand.num_layers() > 1);
     }
     assert!(
-        wide > 40 && parts > 60 && chunks > 8 && grouped > 40 && none > 1,
+        wide > 40 && parts > 60 && chunks > 8 && grouped > 40 && none > 1 && stages > 60,
         "{wide} {parts} {chunks} {grouped} {none}"
     );
 }
@@ -362,6 +376,33 @@ fn loads_that_leave_32_bits_are_refused() {
     assert!(Demand::new(&Instance::single(batch, &setting).expect("valid"), &placement).is_ok());
 }
 
+/// The pass over the counts is given up at the look that says so.
+#[test]
+fn projecting_stops() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let case = Case {
+        seed: 1,
+        samples: 90,
+        layers: 2,
+        parts: 1,
+        dp: 2,
+        ep: 2,
+        pads: 0,
+        wide: true,
+        grouped: false,
+        stages: 1,
+    };
+    let (instance, placement) = build(&case);
+    let looks = AtomicUsize::new(0);
+    let demand = |most: usize| {
+        looks.store(0, Ordering::Relaxed);
+        let stop = || looks.fetch_add(1, Ordering::Relaxed) >= most;
+        Demand::new_unless(&instance, &placement, &stop).expect("small")
+    };
+    assert!(demand(0).is_none() && demand(3).is_none());
+    assert!(demand(usize::MAX).is_some() && looks.into_inner() > 10);
+}
+
 #[test]
 fn another_models_placement_is_refused() {
     let (instance, _) = build(&Case {
@@ -374,6 +415,7 @@ fn another_models_placement_is_refused() {
         pads: 0,
         wide: false,
         grouped: false,
+        stages: 1,
     });
     for placement in [
         Placement::identity(3, 8, 2).expect("valid"),

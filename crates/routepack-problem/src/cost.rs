@@ -96,6 +96,10 @@ fn yes() -> bool {
     true
 }
 
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Model shape, from which weights follow by counting forward FLOPs.
 ///
 /// Per attention layer and token: 2·P with P = hidden·(heads·qk + `kv_heads`·(qk + v) + heads·v); full attention adds
@@ -122,6 +126,18 @@ pub struct ModelShape {
     pub attention: Vec<AttentionLayers>,
 }
 
+/// Which pipeline stages pace a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// All layers together: U is the sum over rows of J, over all layers, as in the paper.
+    #[default]
+    AllLayers,
+    /// The slowest stage: a stage's row costs an equal part of the attention, rounded up, and the expert peaks of its own
+    /// layers; U is the largest sum over rows of any stage. With one stage, the same as all layers.
+    SlowestStage,
+}
+
 /// Cost model of a job. Explicit `kinds` and `gamma` win over `shape`.
 ///
 /// Without any: one full-attention kind with α = β = 1, and γ such that perfectly balanced expert ranks cost as much in
@@ -138,6 +154,9 @@ pub struct CostModel {
     /// Model shape to derive the weights from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<ModelShape>,
+    /// Which pipeline stages pace a shard.
+    #[serde(skip_serializing_if = "is_default")]
+    pub pace: Pace,
 }
 
 /// Weights in force for one instance.

@@ -1,5 +1,11 @@
 //! The exact objective from scratch (DESIGN §1.3): attention A, expert peaks X, J = A + X, U_g and the score.
 //!
+//! A pipeline of S stages: stage s of a row-shard costs J\[r,g,s\] = ⌈A\[r,g\]/S⌉ + Σ_{l on s} Γ_l·max_p W, and
+//! U\[g,s\] = Σ_r J\[r,g,s\] is what a step asks of it. With `pace = all-layers` S counts as 1. With `slowest-stage`
+//! U_g = max_s U\[g,s\], not Σ_r max_s J\[r,g,s\]: at any moment the stages hold different rows, so the stage with most
+//! work in all paces the pipeline, and a row that is slow on one stage only waits in its queue. So the slowest shard's
+//! U_g is the largest of the stage costs that figures of a plan list.
+//!
 //! Complexity O(n·parts·L·P + R·G·L·P); no incremental state, so that everything incremental can be compared with it.
 
 use schemars::JsonSchema;
@@ -15,7 +21,7 @@ pub struct Score {
     pub worst_shard: u64,
     /// `Σ_g U_g`.
     pub total: u64,
-    /// `max_{r,g} J[r,g]`.
+    /// `max_{r,g} J[r,g]`, of any paced stage.
     pub worst_row: u64,
 }
 
@@ -38,7 +44,9 @@ pub struct Evaluation {
     pub peaks: Vec<u64>,
     /// X`[rows, shards]`: Σ over layers of Γ · peak.
     pub expert: Vec<u64>,
-    /// U`[shards]`: Σ over rows of J = A + X.
+    /// U`[shards, stages]`: Σ over rows of a pipeline stage's J, whatever paces the shard.
+    pub stage_cost: Vec<u64>,
+    /// U`[shards]`: Σ over rows of J = A + X, or the largest `stage_cost` where the slowest stage paces.
     pub shard_cost: Vec<u64>,
     /// The score.
     pub score: Score,
@@ -92,16 +100,20 @@ pub fn evaluate_projected(
                 .sum()
         })
         .collect();
-    let mut shard_cost = vec![0u64; shards];
-    let mut worst_row = 0;
-    for (block, (&attention, &expert)) in attention.iter().zip(&expert).enumerate() {
-        shard_cost[block % shards] += attention + expert;
-        worst_row = worst_row.max(attention + expert);
-    }
+    let row_costs = RowCosts { instance, attention: &attention, peaks: &peaks };
+    let stage_cost = row_costs.accumulated(shards, topology.num_stages(), topology.layer_stage());
+    let paced_stages = instance.paced_stages();
+    let paced: Vec<u32> = (0..layers).map(|layer| instance.paced_stage(layer) as u32).collect();
+    let shard_cost: Vec<u64> = row_costs
+        .accumulated(shards, paced_stages, &paced)
+        .chunks(paced_stages)
+        .map(|stages| stages.iter().copied().max().unwrap_or(0))
+        .collect();
+    let worst_row = (0..rows * shards).flat_map(|block| row_costs.of(block, paced_stages, &paced)).max();
     let score = Score {
         worst_shard: shard_cost.iter().copied().max().unwrap_or(0),
         total: shard_cost.iter().sum(),
-        worst_row,
+        worst_row: worst_row.unwrap_or(0),
     };
     Evaluation {
         num_rows: rows,
@@ -112,8 +124,41 @@ pub fn evaluate_projected(
         loads,
         peaks,
         expert,
+        stage_cost,
         shard_cost,
         score,
+    }
+}
+
+/// What rows of shards cost, by stage.
+struct RowCosts<'a> {
+    instance: &'a Instance,
+    /// A`[rows, shards]`.
+    attention: &'a [u64],
+    /// `[rows, shards, layers]`.
+    peaks: &'a [u64],
+}
+
+impl RowCosts<'_> {
+    /// J of one row and shard, `[stages]`, with `stage_of` of every layer.
+    fn of(&self, block: usize, stages: usize, stage_of: &[u32]) -> Vec<u64> {
+        let layers = self.instance.num_layers();
+        let mut costs = vec![self.attention[block].div_ceil(stages as u64); stages];
+        let peaks = &self.peaks[block * layers..(block + 1) * layers];
+        for ((&peak, &weight), &stage) in peaks.iter().zip(self.instance.charges().expert()).zip(stage_of) {
+            costs[stage as usize] += peak * weight;
+        }
+        costs
+    }
+
+    /// Σ over rows, `[shards, stages]`.
+    fn accumulated(&self, shards: usize, stages: usize, stage_of: &[u32]) -> Vec<u64> {
+        let mut sums = vec![0; shards * stages];
+        for block in 0..self.attention.len() {
+            let of_shard = &mut sums[block % shards * stages..][..stages];
+            of_shard.iter_mut().zip(self.of(block, stages, stage_of)).for_each(|(sum, cost)| *sum += cost);
+        }
+        sums
     }
 }
 

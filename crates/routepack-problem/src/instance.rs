@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::cost::{ChargeInputs, scaled};
 use crate::{
-    Attribution, Batch, Charges, OversizePolicy, PadRoutes, ProblemError, ResolvedCost, RowsPolicy, Setting,
-    Topology,
+    Attribution, Batch, Charges, OversizePolicy, Pace, PadRoutes, ProblemError, ResolvedCost, RowsPolicy,
+    Setting, Topology,
 };
 
 /// Most dummies of a step: what bounds the cells where samples do not.
@@ -329,6 +329,19 @@ impl Instance {
     /// Recorded layers L; 0 without counts.
     pub fn num_layers(&self) -> usize {
         self.batch.num_layers()
+    }
+
+    /// Pipeline stages that are charged apart: all with [`Pace::SlowestStage`], else 1.
+    pub fn paced_stages(&self) -> usize {
+        match self.setting.cost.pace {
+            Pace::AllLayers => 1,
+            Pace::SlowestStage => self.topology.num_stages(),
+        }
+    }
+
+    /// The stage a layer is charged to, below [`Self::paced_stages`].
+    pub fn paced_stage(&self, layer: usize) -> usize {
+        if self.paced_stages() == 1 { 0 } else { self.topology.layer_stage()[layer] as usize }
     }
 
     /// Experts E per layer; 0 without counts.

@@ -14,7 +14,7 @@ mod setting;
 mod topology;
 
 pub use batch::{Batch, CostTable, ExpertCounts, SampleIds};
-pub use cost::{AttentionKind, AttentionLayers, Charges, CostModel, Gamma, ModelShape, ResolvedCost};
+pub use cost::{AttentionKind, AttentionLayers, Charges, CostModel, Gamma, ModelShape, Pace, ResolvedCost};
 pub use decimal::ExactDecimal;
 pub use error::{LayoutError, ProblemError};
 pub use evaluate::{Evaluation, Score, evaluate, evaluate_projected};

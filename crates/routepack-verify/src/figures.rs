@@ -41,7 +41,8 @@ pub struct Figures {
     /// U of every shard, scaled, `[shards]`.
     pub shard_cost: Vec<u64>,
     /// Cost of the slowest shard per pipeline stage, scaled, `[stages]`: a stage is charged with its own layers' expert
-    /// peaks and an equal part of the attention cost, rounded up.
+    /// peaks and an equal part of each row's attention cost, rounded up. With `pace = slowest-stage` the largest is the
+    /// score's worst shard.
     pub stage_cost: Vec<u64>,
     /// Lower bounds for this number of rows.
     pub bounds: PlanBounds,
@@ -238,30 +239,23 @@ fn busiest_rank_rows(evaluation: &Evaluation) -> u64 {
 
 /// Per stage the accumulated cost of its slowest shard.
 fn stage_cost(instance: &Instance, evaluation: &Evaluation) -> Vec<u64> {
-    let topology = instance.topology();
-    let (stages, shards) = (topology.num_stages(), evaluation.num_shards);
-    let (layers, weights) = (evaluation.num_layers, instance.charges().expert());
-    let mut cost = vec![vec![0u64; shards]; stages];
-    for (block, attention) in evaluation.attention.iter().enumerate() {
-        for stage in &mut cost {
-            stage[block % shards] += attention.div_ceil(stages as u64);
-        }
-        let peaks = &evaluation.peaks[block * layers..(block + 1) * layers];
-        for (layer, (peak, weight)) in peaks.iter().zip(weights).enumerate() {
-            cost[topology.layer_stage()[layer] as usize][block % shards] += peak * weight;
-        }
-    }
-    cost.iter().map(|shards| shards.iter().copied().max().unwrap_or(0)).collect()
+    let stages = instance.topology().num_stages();
+    let of_stage = |stage: usize| evaluation.stage_cost.iter().skip(stage).step_by(stages);
+    (0..stages).map(|stage| of_stage(stage).copied().max().unwrap_or(0)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use routepack_problem::{AttentionKind, Batch, ExactDecimal, ExpertCounts, Gamma, Setting};
+    use routepack_problem::{AttentionKind, Batch, ExactDecimal, ExpertCounts, Gamma, Pace, Setting};
 
     use super::*;
 
     /// D = 2, P = 2, pp = 2, two layers of two experts; φ = t, γ = 1, so S = 1.
     fn instance() -> Instance {
+        instance_with(Pace::AllLayers)
+    }
+
+    fn instance_with(pace: Pace) -> Instance {
         let counts = vec![3, 1, 0, 4, 1, 1, 2, 0, 5, 0, 2, 3, 0, 2, 1, 1];
         let batch = Batch {
             expert_counts: Some(ExpertCounts::new([4, 1, 2, 2], counts).expect("shape")),
@@ -269,6 +263,7 @@ mod tests {
         };
         let mut setting = Setting::new(2, 2, 8);
         setting.topology.pp = 2;
+        setting.cost.pace = pace;
         setting.routing.top_k = 1;
         setting.cost.kinds = Some(vec![AttentionKind {
             name: "linear".into(),
@@ -296,6 +291,12 @@ mod tests {
         assert_eq!(figures.score, Score { worst_shard: 26, total: 26, worst_row: 5 + 9 });
         // Stage 0: half of 4 and of 5, rounded up, and the peaks of layer 0.
         assert_eq!(figures.stage_cost, [2 + 3 + 4 + 5, 2 + 3 + 4 + 4]);
+        let slowest = instance_with(Pace::SlowestStage);
+        let slowest = super::figures(&slowest, Some(&placement), &layout).expect("valid");
+        assert_eq!(slowest.stage_cost, figures.stage_cost);
+        // Row 1: ⌈5/2⌉ and 5 on stage 0.
+        assert_eq!(slowest.score, Score { worst_shard: 14, total: 14, worst_row: 3 + 5 });
+        assert!(slowest.bounds.given_placement.worst_shard <= 14);
         assert_eq!(figures.unit, 8);
         let close =
             |value: f64, expected: f64| assert!((value - expected).abs() < 1e-12, "{value} {expected}");

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use routepack_anneal::Stream;
 use routepack_problem::{
-    AttentionKind, Batch, ExpertCounts, Gamma, Instance, Layout, PadRoutes, Parallelism, Placement, Setting,
-    check_layout,
+    AttentionKind, Batch, ExpertCounts, Gamma, Instance, Layout, Pace, PadRoutes, Parallelism, Placement,
+    Setting, check_layout,
 };
 
 /// A recipe of a small window; everything else follows from it.
@@ -24,14 +24,17 @@ pub(crate) struct Recipe {
     pub(crate) grouped: bool,
     pub(crate) limited: bool,
     pub(crate) tight: bool,
+    /// Pipeline stages; the slowest paces if there are several.
+    pub(crate) stages: usize,
 }
 
 /// Recipes with up to `extra` units more than cells.
 pub(crate) fn recipes(extra: usize) -> impl Strategy<Value = Recipe> {
     let sizes = (1..4usize, 1..4usize, 1..4usize, 0..=extra, 0..4usize);
     let rules = (1..3usize, 1..3usize, 0..3usize, any::<bool>(), any::<bool>(), any::<bool>());
-    (any::<u64>(), sizes, rules).prop_map(
-        |(seed, (rows, slots, groups, extra, layers), (parts, kinds, pads, grouped, limited, tight))| {
+    (any::<u64>(), sizes, rules, 0..5usize).prop_map(
+        |(seed, (rows, slots, groups, extra, layers), rules, stages)| {
+            let (parts, kinds, pads, grouped, limited, tight) = rules;
             Recipe {
                 seed,
                 rows,
@@ -46,6 +49,7 @@ pub(crate) fn recipes(extra: usize) -> impl Strategy<Value = Recipe> {
                 grouped,
                 limited,
                 tight,
+                stages: stages.saturating_sub(1).max(1),
             }
         },
     )
@@ -129,8 +133,12 @@ impl Recipe {
         setting.topology = Parallelism {
             tp: wide as u32,
             etp: Some(etp as u32),
+            pp: self.stages as u32,
             ..Parallelism::new(dp as u32, ranks as u32)
         };
+        if self.stages > 1 {
+            setting.cost.pace = Pace::SlowestStage;
+        }
         setting.routing.top_k = top_k as u32;
         setting.routing.pad_routes = match self.pads {
             0 => PadRoutes::None,
