@@ -26,7 +26,7 @@ pub fn cost_weights(model: &Model, parallelism: &Parallelism, capacity: u32) -> 
     let row =
         2 * u128::from(model.expert_parameters()) * u128::from(parallelism.tp) * u128::from(parallelism.cp);
     let gamma = ExactDecimal::ratio(row, total * u128::from(parallelism.etp()));
-    CostModel { kinds: Some(kinds.collect()), gamma: Some(Gamma::Every(gamma)), shape: None }
+    CostModel { kinds: Some(kinds.collect()), gamma: Some(Gamma::Every(gamma)), ..CostModel::default() }
 }
 
 #[cfg(test)]
