@@ -466,6 +466,10 @@ fn every_output_has_one_document() {
     assert!(shell.json("generate window --preset single -o - --json")["lengths"].is_array());
     assert!(shell.json("place window.json --ep 2 -o - --json")["log2phys"].is_array());
     shell.answer("plan window.json --job job.toml -o plan.json");
+    let page = shell.answer("report plan.json --window window.json --html - --svg pictures");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"), "{page}");
+    assert!(names(&shell.path("pictures")).iter().any(|name| name == "step-0-cells.svg"));
+    shell.answer("plan window.json --job job.toml -o plan.json");
     let plan = fs::read_to_string(shell.path("plan.json")).expect("a plan");
     assert_eq!(shell.answer("plan window.json --job job.toml -o - --json"), plan);
     shell.write("changed.json", &plan.replacen("\"rows_bound\": 1", "\"rows_bound\": 2", 1));

@@ -3,6 +3,7 @@
 mod arms;
 mod control;
 mod error;
+mod html_report;
 mod job;
 mod pack_groups;
 mod plan;
@@ -13,6 +14,7 @@ mod simulated;
 
 pub use control::{Control, Progress, Stage};
 pub use error::PlanError;
+pub use html_report::{HtmlReport, html_report};
 pub use job::Job;
 pub use plan::plan;
 pub use refine::{Aim, RefineOptions};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use routepack_problem::Batch;
-use routepack_verify::{Figures, Plan, VerifyError, verify};
+use routepack_verify::{Figures, Plan, Verified, VerifyError, verify};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -47,7 +47,12 @@ pub struct Report {
 /// # Errors
 /// The plan does not verify.
 pub fn report(plan: &Plan, batch: &Arc<Batch>) -> Result<Report, VerifyError> {
-    let Arms { placed, without } = arms(&verify(plan, batch)?)?;
+    report_of(plan, &verify(plan, batch)?)
+}
+
+/// The report of a plan that verifies.
+pub(crate) fn report_of(plan: &Plan, verified: &Verified) -> Result<Report, VerifyError> {
+    let Arms { placed, without } = arms(verified)?;
     Ok(Report {
         plan_sha256: plan.sha256.clone(),
         rows: plan.steps.iter().map(|step| step.rows).collect(),

@@ -1,10 +1,11 @@
 //! `routepack report`: the plan beside its reference arms.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use routepack::{Arm, Report, formats};
+use routepack::{Arm, Batch, Plan, Report, formats, html_report};
 
-use super::{read_window, refused};
+use super::{is_stdout, read_window, refused};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
 use crate::table;
@@ -14,6 +15,7 @@ use crate::table;
 #[command(after_help = "\
 Examples:
   routepack report plan.json --window window.npz
+  routepack report plan.json --window window.npz --html plan.html --svg pictures
   routepack report plan.json --window window.npz --json | jq '.arms[] | [.name, .joint_score, .worst_peak, .cv, .gap]'
 
 Arms: baseline (identity placement, first-fit decreasing), reorder (the plan's placement, first-fit decreasing),
@@ -26,6 +28,12 @@ pub(crate) struct Arguments {
     /// The window it was made from.
     #[arg(long)]
     window: PathBuf,
+    /// Write a page with pictures: one HTML file that needs no network (`-`: to standard output, and no table).
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write every picture as an SVG file into this folder, made if it is not there.
+    #[arg(long, value_name = "FOLDER")]
+    svg: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -39,7 +47,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Ok(report) => report,
         Err(error) => return refused(&arguments.plan, &error, arguments.json),
     };
+    draw(arguments, &plan, &batch)?;
+    if arguments.html.as_deref().is_some_and(is_stdout) {
+        return Ok(());
+    }
     if arguments.json { print_json(&report) } else { print(&in_words(&report)) }
+}
+
+/// Writes the page and the pictures that were asked for.
+fn draw(arguments: &Arguments, plan: &Plan, batch: &Arc<Batch>) -> Result<(), Failure> {
+    if arguments.html.is_none() && arguments.svg.is_none() {
+        return Ok(());
+    }
+    let drawn = html_report(plan, batch, None);
+    let drawn = drawn.map_err(|error| Failure::input(arguments.plan.display(), error))?;
+    if let Some(folder) = &arguments.svg {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            Failure::File(format!("{}: cannot make the folder: {error}", folder.display()))
+        })?;
+        for (name, svg) in &drawn.svgs {
+            formats::write_atomically(&folder.join(name).with_extension("svg"), svg.as_bytes())?;
+        }
+    }
+    match &arguments.html {
+        Some(path) => Ok(formats::write_atomically(path, drawn.html.as_bytes())?),
+        None => Ok(()),
+    }
 }
 
 fn in_words(report: &Report) -> String {

@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+
+mod bars;
+mod frame;
+mod heat_map;
+mod lines;
+mod page;
+mod picture;
+mod pictures;
+
+pub use page::{Page, page};
+pub use picture::{NumberTable, Picture};
+pub use pictures::{ShownStep, TracePoint, TradeOff, pictures_of_step, placement_moves, trace, trade_off};

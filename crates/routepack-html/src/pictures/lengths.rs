@@ -1,0 +1,110 @@
+//! Lengths of samples, and how full the cells are.
+
+use super::{Drawn, titles};
+use crate::bars::{Bars, bars};
+use crate::heat_map::{HeatMap, heat_map};
+use crate::{NumberTable, Picture};
+
+/// Bins of the histogram at most.
+const BINS: u64 = 32;
+
+/// Histogram of padded lengths, dummies left out.
+pub(super) fn lengths(drawn: &Drawn<'_>) -> Picture {
+    let instance = drawn.step.instance;
+    let recorded = instance.num_samples() - instance.num_dummies();
+    let lengths: Vec<u64> = (0..recorded).map(|sample| u64::from(instance.padded_length(sample))).collect();
+    let longest = lengths.iter().copied().max().unwrap_or(1);
+    let width = round_up(longest.div_ceil(BINS));
+    let mut counts = vec![0u64; (longest / width + 1) as usize];
+    lengths.iter().for_each(|&length| counts[(length / width) as usize] += 1);
+    let range = |bin: usize| {
+        let first = bin as u64 * width;
+        format!("{first} to {}", first + width - 1)
+    };
+    let title = "Lengths of the samples";
+    let values: Vec<Vec<f64>> = counts.iter().map(|&count| vec![count as f64]).collect();
+    let words = |bin: usize| format!("{} samples of {} tokens", counts[bin], range(bin));
+    let drawing = bars(&Bars {
+        title,
+        x_label: "padded tokens of a sample",
+        y_label: "samples",
+        places: (0.0, width as f64),
+        parts: &["samples"],
+        values: &values,
+        limit: None,
+        words: &words,
+    });
+    let tokens: u64 = lengths.iter().sum();
+    let rows = counts.iter().enumerate().map(|(bin, count)| vec![range(bin), count.to_string()]);
+    Picture {
+        id: drawn.id("lengths"),
+        title: title.to_owned(),
+        caption: format!(
+            "{recorded} samples, {tokens} tokens, {:.0} a sample; a cell holds {}.",
+            tokens as f64 / recorded.max(1) as f64,
+            instance.cell_capacity()
+        ),
+        drawing,
+        numbers: NumberTable { header: titles(["padded tokens", "samples"]), rows: rows.collect() },
+    }
+}
+
+/// Tokens of every cell over the capacity.
+pub(super) fn cell_fill(drawn: &Drawn<'_>) -> Picture {
+    let (instance, slots) = (drawn.step.instance, drawn.step.layout.num_slots());
+    let tokens = |cell: &Vec<u32>| -> u64 {
+        cell.iter().map(|&sample| u64::from(instance.padded_length(sample as usize))).sum()
+    };
+    let cells: Vec<u64> = drawn.step.layout.cells().iter().map(tokens).collect();
+    let capacity = f64::from(instance.cell_capacity());
+    let values: Vec<Vec<f64>> = cells
+        .chunks(slots)
+        .map(|row| row.iter().map(|&tokens| 100.0 * tokens as f64 / capacity).collect())
+        .collect();
+    let title = "Fill of every micro-batch";
+    let words =
+        |row: usize, slot: usize| format!("{} tokens, {:.1} %", cells[row * slots + slot], values[row][slot]);
+    let drawing = heat_map(&HeatMap {
+        title,
+        row: "row",
+        column: "DP slot",
+        values: &values,
+        range: Some((0.0, 100.0)),
+        marked: &[],
+        words: &words,
+    });
+    let header = std::iter::once("row".to_owned()).chain((0..slots).map(|slot| format!("slot {slot}")));
+    let rows = cells.chunks(slots).enumerate().map(|(row, cells)| {
+        std::iter::once(row.to_string()).chain(cells.iter().map(u64::to_string)).collect()
+    });
+    let all: u64 = cells.iter().sum();
+    Picture {
+        id: drawn.id("fill"),
+        title: title.to_owned(),
+        caption: format!(
+            "Padded tokens over the capacity of {capacity}, in percent; {:.1} % over all cells.",
+            100.0 * all as f64 / (capacity * cells.len() as f64)
+        ),
+        drawing,
+        numbers: NumberTable { header: header.collect(), rows: rows.collect() },
+    }
+}
+
+/// The least of 1, 2, 5 times a power of ten that is not below `value`.
+fn round_up(value: u64) -> u64 {
+    let mut power = 1;
+    loop {
+        if let Some(round) = [power, 2 * power, 5 * power].into_iter().find(|&round| round >= value) {
+            return round;
+        }
+        power *= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn bins_are_round() {
+        assert_eq!([1, 2, 3, 6, 11, 257].map(super::round_up), [1, 2, 5, 10, 20, 500]);
+    }
+}

@@ -1,0 +1,74 @@
+//! One picture a file: what a plan's step costs and where, from its nouns alone.
+
+mod cells;
+mod layers;
+mod lengths;
+mod moves;
+mod shards;
+mod trace;
+mod trade_off;
+
+use routepack_problem::{Evaluation, Instance, Layout, Placement, evaluate};
+use routepack_verify::Figures;
+
+use crate::Picture;
+
+pub use moves::placement_moves;
+pub use trace::{TracePoint, trace};
+pub use trade_off::{TradeOff, trade_off};
+
+/// A verified step, ready to be drawn.
+pub struct ShownStep<'a> {
+    /// Its window, dummies included.
+    pub instance: &'a Instance,
+    /// Its layout.
+    pub layout: &'a Layout,
+    /// The plan's placement; of no layers without recorded routes.
+    pub placement: &'a Placement,
+    /// Where experts lived before; of the same shape.
+    pub before: &'a Placement,
+    /// The step's figures as verified.
+    pub figures: &'a Figures,
+}
+
+/// The pictures of a step: cost of its cells and rows, of its shards, layers before and after placement, rank loads,
+/// lengths and cell fill.
+pub fn pictures_of_step(step: &ShownStep<'_>) -> Vec<Picture> {
+    let drawn = Drawn::of(step);
+    let mut pictures = vec![cells::cell_costs(&drawn), cells::row_costs(&drawn), shards::shard_costs(&drawn)];
+    if drawn.evaluation.num_layers > 0 {
+        pictures.extend([layers::layer_peaks(&drawn), layers::rank_loads(&drawn)]);
+    }
+    pictures.extend([lengths::lengths(&drawn), lengths::cell_fill(&drawn)]);
+    pictures
+}
+
+/// A step with everything recomputed from its nouns.
+struct Drawn<'a> {
+    step: &'a ShownStep<'a>,
+    evaluation: Evaluation,
+    /// S·C: what scaled costs are divided by for the paper's unit.
+    unit: f64,
+}
+
+impl<'a> Drawn<'a> {
+    fn of(step: &'a ShownStep<'a>) -> Self {
+        let evaluation = evaluate(step.instance, step.placement, step.layout);
+        Self { step, evaluation, unit: step.figures.unit as f64 }
+    }
+
+    /// Identifier of a picture, unlike those of other steps.
+    fn id(&self, name: &str) -> String {
+        format!("step-{}-{name}", self.step.instance.step())
+    }
+
+    /// A scaled cost in the paper's unit, as text.
+    fn cost(&self, scaled: u64) -> String {
+        format!("{:.4}", scaled as f64 / self.unit)
+    }
+}
+
+/// Titles of a table.
+fn titles<const N: usize>(titles: [&str; N]) -> Vec<String> {
+    titles.map(str::to_owned).to_vec()
+}

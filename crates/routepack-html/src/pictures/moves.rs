@@ -1,0 +1,47 @@
+//! Moves: which rank hands how many experts to which.
+
+use routepack_problem::Placement;
+
+use crate::heat_map::{HeatMap, heat_map};
+use crate::{NumberTable, Picture};
+
+/// Experts that change their rank, `[from][to]`, over all layers.
+pub fn placement_moves(before: &Placement, after: &Placement) -> Picture {
+    let ranks = after.num_ranks();
+    let mut moves = vec![vec![0u64; ranks]; ranks];
+    for layer in 0..after.num_layers() {
+        for expert in 0..after.num_experts() {
+            let (from, to) = (before.rank_of(layer, expert), after.rank_of(layer, expert));
+            if from != to {
+                moves[from][to] += 1;
+            }
+        }
+    }
+    let moved: u64 = moves.iter().flatten().sum();
+    let all = after.num_layers() * after.num_experts();
+    let title = "Experts that move from rank to rank";
+    let values: Vec<Vec<f64>> =
+        moves.iter().map(|row| row.iter().map(|&count| count as f64).collect()).collect();
+    let words = |from: usize, to: usize| format!("{} experts", moves[from][to]);
+    let drawing = heat_map(&HeatMap {
+        title,
+        row: "from rank",
+        column: "to rank",
+        values: &values,
+        range: None,
+        marked: &[],
+        words: &words,
+    });
+    let header = std::iter::once("from rank".to_owned()).chain((0..ranks).map(|rank| format!("to {rank}")));
+    let rows = moves
+        .iter()
+        .enumerate()
+        .map(|(from, row)| std::iter::once(from.to_string()).chain(row.iter().map(u64::to_string)).collect());
+    Picture {
+        id: "moves".to_owned(),
+        title: title.to_owned(),
+        caption: format!("{moved} of {all} experts over all layers change their rank."),
+        drawing,
+        numbers: NumberTable { header: header.collect(), rows: rows.collect() },
+    }
+}

@@ -1,0 +1,56 @@
+//! Accumulated cost of every EDP shard beside what no layout can beat.
+
+use super::{Drawn, titles};
+use crate::bars::{Bars, bars};
+use crate::{NumberTable, Picture};
+
+/// U of every shard by its parts, and the bound under the plan's placement.
+pub(super) fn shard_costs(drawn: &Drawn<'_>) -> Picture {
+    let evaluation = &drawn.evaluation;
+    let shards = evaluation.num_shards;
+    let sum = |costs: &[u64], shard: usize| costs.iter().skip(shard).step_by(shards).sum::<u64>();
+    let parts: Vec<(u64, u64)> = (0..shards)
+        .map(|shard| (sum(&evaluation.attention, shard), sum(&evaluation.expert, shard)))
+        .collect();
+    let values: Vec<Vec<f64>> = parts
+        .iter()
+        .map(|&(attention, expert)| vec![attention as f64 / drawn.unit, expert as f64 / drawn.unit])
+        .collect();
+    let bound = drawn.step.figures.bounds.given_placement.worst_shard;
+    let title = "Accumulated cost of every EDP shard";
+    let words = |shard: usize| {
+        let (attention, expert) = parts[shard];
+        format!("shard {shard}: attention {}, experts {}", drawn.cost(attention), drawn.cost(expert))
+    };
+    let drawing = bars(&Bars {
+        title,
+        x_label: "EDP shard",
+        y_label: "cost (unit of the paper)",
+        places: (-0.5, 1.0),
+        parts: &["attention", "experts"],
+        values: &values,
+        limit: Some((bound as f64 / drawn.unit, "lower bound under this placement")),
+        words: &words,
+    });
+    let rows = parts.iter().enumerate().map(|(shard, &(attention, expert))| {
+        vec![shard.to_string(), drawn.cost(attention), drawn.cost(expert), drawn.cost(attention + expert)]
+    });
+    let bounds = [
+        ("bound under this placement", bound),
+        ("bound for every placement", drawn.step.figures.bounds.placement_free.worst_shard),
+    ];
+    let bounds =
+        bounds.map(|(name, bound)| vec![name.to_owned(), String::new(), String::new(), drawn.cost(bound)]);
+    Picture {
+        id: drawn.id("shards"),
+        title: title.to_owned(),
+        caption:
+            "The slowest shard ends the step. No layout with this many rows brings it below the dashed line."
+                .to_owned(),
+        drawing,
+        numbers: NumberTable {
+            header: titles(["shard", "attention", "experts", "together"]),
+            rows: rows.chain(bounds).collect(),
+        },
+    }
+}

@@ -1,0 +1,130 @@
+//! The numbers of the pictures are those that a verified plan claims.
+
+use routepack_generate::{Preset, window};
+use routepack_html::{Page, Picture, ShownStep, page, pictures_of_step, placement_moves};
+use routepack_problem::{Instance, Layout, Placement};
+use routepack_verify::{Figures, figures};
+
+struct Step {
+    instance: Instance,
+    layout: Layout,
+    placement: Placement,
+    before: Placement,
+    figures: Figures,
+}
+
+/// A generated window on two shards, two samples a cell, experts shifted by one place.
+fn step() -> Step {
+    let mut recipe = Preset::KnifeEdge.recipe();
+    (recipe.knife_edge, recipe.prompts) = (None, 20);
+    let made = window(&recipe, 1).expect("a window");
+    let instance = Instance::single(made.batch, &made.setting).expect("valid");
+    let cells = (0..instance.num_samples()).map(|sample| sample as u32 % 40).collect();
+    let layout = Layout::new(5, 8, cells);
+    let (layers, experts) = (instance.num_layers(), instance.num_experts());
+    let shifted = (0..experts as u32).map(|expert| (expert + 1) % experts as u32).collect();
+    let placement = Placement::new(4, vec![shifted; layers]).expect("bijection");
+    let before = Placement::identity(layers, experts, 4).expect("divides");
+    let figures = figures(&instance, Some(&placement), &layout).expect("valid");
+    Step { instance, layout, placement, before, figures }
+}
+
+fn pictures(step: &Step) -> Vec<Picture> {
+    let Step { instance, layout, placement, before, figures } = step;
+    pictures_of_step(&ShownStep { instance, layout, placement, before, figures })
+}
+
+fn column(picture: &Picture, column: usize) -> Vec<&str> {
+    picture.numbers.rows.iter().map(|row| row[column].as_str()).collect()
+}
+
+fn find<'a>(pictures: &'a [Picture], name: &str) -> &'a Picture {
+    pictures.iter().find(|picture| picture.id.ends_with(name)).unwrap_or_else(|| panic!("no picture {name}"))
+}
+
+#[test]
+fn costs_are_the_verified_ones() {
+    let step = step();
+    let (pictures, figures) = (pictures(&step), &step.figures);
+    let unit = figures.unit as f64;
+    let cost = |scaled: u64| format!("{:.4}", scaled as f64 / unit);
+    let shards = find(&pictures, "-shards");
+    let expected: Vec<String> = figures
+        .shard_cost
+        .iter()
+        .copied()
+        .chain([figures.bounds.given_placement.worst_shard, figures.bounds.placement_free.worst_shard])
+        .map(cost)
+        .collect();
+    assert_eq!(column(shards, 3), expected);
+    let worst_row =
+        column(find(&pictures, "-rows"), 3).into_iter().map(|text| text.parse::<f64>().expect("number"));
+    let worst_row = worst_row.fold(0.0, f64::max);
+    assert!((worst_row - figures.score.worst_row as f64 / unit).abs() < 1e-4);
+    // The slowest slots' cells, summed over rows and shards, are the attention that is charged: one attention kind.
+    let cells = find(&pictures, "-cells");
+    let charged: f64 = cells
+        .numbers
+        .rows
+        .iter()
+        .flat_map(|row| row[1..].chunks(4))
+        .map(|shard| shard.iter().map(|text| text.parse::<f64>().expect("number")).fold(0.0, f64::max))
+        .sum();
+    assert!((charged - figures.attention_cost).abs() < 1e-4 * 20.0, "{charged} {}", figures.attention_cost);
+}
+
+#[test]
+fn loads_are_the_verified_ones() {
+    let step = step();
+    let (pictures, figures) = (pictures(&step), &step.figures);
+    let ranks = find(&pictures, "-ranks");
+    for (row, loads) in ranks.numbers.rows.iter().zip(&figures.rank_loads) {
+        assert_eq!(row[1..], loads.iter().map(u64::to_string).collect::<Vec<_>>());
+    }
+    let layers = find(&pictures, "-layers");
+    let charged: u64 = column(layers, 3).into_iter().map(|text| text.parse::<u64>().expect("number")).sum();
+    assert_eq!(charged, figures.peak_sum);
+    let after: Vec<String> =
+        figures.rank_loads.iter().map(|ranks| ranks.iter().max().expect("ranks").to_string()).collect();
+    assert_eq!(column(layers, 2), after, "without padding, rows together hold the window");
+    assert_ne!(column(layers, 1), after, "the placement before is another");
+}
+
+#[test]
+fn samples_and_tokens_are_all_there() {
+    let step = step();
+    let pictures = pictures(&step);
+    let sum = |picture: &Picture, columns: std::ops::Range<usize>| -> u64 {
+        let cells = picture.numbers.rows.iter().flat_map(|row| row[columns.clone()].to_vec());
+        cells.map(|text| text.parse::<u64>().expect("number")).sum()
+    };
+    assert_eq!(sum(find(&pictures, "-lengths"), 1..2), step.figures.tokens.samples);
+    assert_eq!(sum(find(&pictures, "-fill"), 1..9), step.figures.tokens.padded);
+    // Shifted by one: the last expert of each rank moves to the next.
+    let moves = placement_moves(&step.before, &step.placement);
+    assert_eq!(sum(&moves, 1..5), 4 * step.instance.num_layers() as u64);
+}
+
+#[test]
+fn drawings_are_files_and_the_page_names_them_all() {
+    let step = step();
+    let pictures = pictures(&step);
+    for picture in &pictures {
+        let svg = picture.svg();
+        assert!(svg.starts_with("<?xml") && svg.contains("<style>") && svg.trim_end().ends_with("</svg>"));
+        assert_eq!(svg.matches("<svg").count(), 1);
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", picture.id);
+    }
+    let ids: Vec<String> = pictures.iter().map(|picture| picture.id.clone()).collect();
+    let facts = [("a < b".to_owned(), "\"c\"".to_owned())];
+    let sections = [("Step 0".to_owned(), pictures)];
+    let text = page(&Page { title: "Plan", facts: &facts, tables: &[], sections: &sections });
+    assert!(text.contains("a &lt; b"), "text is escaped");
+    for id in ids {
+        assert_eq!(text.matches(&format!("id=\"{id}\"")).count(), 1, "{id}");
+        assert!(text.contains(&format!("href=\"#{id}\"")), "{id}");
+    }
+    for network in ["http:", "https:", "<script", "@import", "url("] {
+        assert!(!text.replace("http://www.w3.org/2000/svg", "").contains(network), "{network}");
+    }
+}

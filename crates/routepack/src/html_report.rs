@@ -1,0 +1,127 @@
+//! A plan as a page: facts, the table of arms, and pictures, all from what `verify` recomputes.
+
+use std::sync::Arc;
+
+use routepack_html::{NumberTable, Page, Picture, ShownStep, page, pictures_of_step, placement_moves};
+use routepack_problem::{Batch, Placement};
+use routepack_verify::{Plan, Verified, VerifyError, verify};
+
+use crate::report::{Report, report_of};
+
+/// A plan's page and its pictures, ready to be written.
+pub struct HtmlReport {
+    /// The page: one file of HTML.
+    pub html: String,
+    /// Every picture as a file of its own: name without ending, SVG.
+    pub svgs: Vec<(String, String)>,
+}
+
+/// Verifies a plan and draws it beside its reference arms.
+///
+/// `before`: where experts lived; expert e in slot e when absent.
+///
+/// # Errors
+/// The plan does not verify, or `before` has another shape.
+pub fn html_report(
+    plan: &Plan,
+    batch: &Arc<Batch>,
+    before: Option<&Placement>,
+) -> Result<HtmlReport, VerifyError> {
+    let verified = verify(plan, batch)?;
+    let report = report_of(plan, &verified)?;
+    let sections = sections(plan, &verified, before)?;
+    let svgs = sections.iter().flat_map(|(_, pictures)| pictures);
+    let svgs = svgs.map(|picture| (picture.id.clone(), picture.svg())).collect();
+    let tables = [("Beside reference arms".to_owned(), arms_table(&report))];
+    let html = page(&Page {
+        title: "RoutePack plan",
+        facts: &facts(plan, &report),
+        tables: &tables,
+        sections: &sections,
+    });
+    Ok(HtmlReport { html, svgs })
+}
+
+/// A section a step, and one for the placement they share.
+fn sections(
+    plan: &Plan,
+    verified: &Verified,
+    before: Option<&Placement>,
+) -> Result<Vec<(String, Vec<Picture>)>, VerifyError> {
+    let ranks = verified.instances[0].topology().num_ranks();
+    let none = Placement::identity(0, 0, ranks)?;
+    let placement = verified.placement.as_ref().unwrap_or(&none);
+    let identity = Placement::identity(placement.num_layers(), placement.num_experts(), ranks)?;
+    let before = before.unwrap_or(&identity);
+    let steps = plan.steps.iter().zip(&verified.instances).zip(&verified.layouts).zip(&verified.figures);
+    let mut sections: Vec<(String, Vec<Picture>)> = steps
+        .map(|(((step, instance), layout), figures)| {
+            let shown = ShownStep { instance, layout, placement, before, figures };
+            (format!("Step {}", step.step), pictures_of_step(&shown))
+        })
+        .collect();
+    if placement.num_layers() > 0 {
+        sections.push(("Placement".to_owned(), vec![placement_moves(before, placement)]));
+    }
+    Ok(sections)
+}
+
+fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
+    let topology = &plan.setting.topology;
+    let rows: Vec<String> = plan
+        .steps
+        .iter()
+        .map(|step| {
+            let proof = if step.rows_proved { "fewest, proved" } else { "not proved to be fewest" };
+            format!("{} ({proof}: at least {} necessary)", step.rows, step.rows_bound)
+        })
+        .collect();
+    let ours = report.arms.last().expect("the plan is always an arm");
+    let percent = |gap: f64| format!("{:.3} %", 100.0 * gap);
+    let mut facts = vec![
+        ("Plan", plan.sha256.clone()),
+        ("Window", plan.window_sha256.clone()),
+        ("Made by", format!("{}, seed {}, {}", plan.tool, plan.seed, plan.lp_backend)),
+        (
+            "Topology",
+            format!(
+                "dp {}, ep {}, tp {}, cp {}, pp {}",
+                topology.dp, topology.ep, topology.tp, topology.cp, topology.pp
+            ),
+        ),
+        ("Capacity", format!("{} tokens a micro-batch", plan.setting.packing.cell_capacity())),
+        ("Rows per step", rows.join(", ")),
+        ("Joint score", format!("{:.4}", ours.figures.joint_score)),
+        ("Gap under this placement", percent(ours.figures.gap_to_placement)),
+        ("Gap to any placement", percent(ours.gap)),
+    ];
+    if plan.estimate {
+        facts
+            .push(("Estimate", "expert figures: routes were divided evenly over parts of a slot".to_owned()));
+    }
+    if !plan.finished {
+        facts.push(("Search", "ended early, by a deadline or an interruption".to_owned()));
+    }
+    facts.into_iter().map(|(what, value)| (what.to_owned(), value)).collect()
+}
+
+/// Figures of the arms, an arm a column.
+fn arms_table(report: &Report) -> NumberTable {
+    type Figure = (&'static str, fn(&crate::Arm) -> String);
+    let figures: [Figure; 9] = [
+        ("rows", |arm| arm.figures.rows.to_string()),
+        ("peak sum, routed rows", |arm| arm.figures.peak_sum.to_string()),
+        ("worst peak, routed rows", |arm| arm.figures.worst_peak.to_string()),
+        ("balance efficiency", |arm| format!("{:.4}", arm.figures.balance_efficiency)),
+        ("CV of rank loads", |arm| format!("{:.5}", arm.figures.cv)),
+        ("attention cost", |arm| format!("{:.4}", arm.figures.attention_cost)),
+        ("joint score", |arm| format!("{:.4}", arm.figures.joint_score)),
+        ("gap to its placement, %", |arm| format!("{:.3}", 100.0 * arm.figures.gap_to_placement)),
+        ("gap to any placement, %", |arm| format!("{:.3}", 100.0 * arm.gap)),
+    ];
+    let header = std::iter::once("figure".to_owned()).chain(report.arms.iter().map(|arm| arm.name.clone()));
+    let rows = figures.iter().map(|(name, figure)| {
+        std::iter::once((*name).to_owned()).chain(report.arms.iter().map(figure)).collect()
+    });
+    NumberTable { header: header.collect(), rows: rows.collect() }
+}
