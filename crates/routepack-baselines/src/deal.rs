@@ -1,4 +1,4 @@
-//! What every rule shares: unit sizes, row multiples, bins to layouts.
+//! What rules share: unit sizes, row multiples, units dealt to slots, bins to layouts.
 
 use routepack_problem::{Instance, Layout};
 
@@ -32,4 +32,24 @@ pub(crate) fn layout_of(instance: &Instance, rows: usize, bins: &[Vec<u32>]) -> 
         }
     }
     Layout::new(rows, instance.topology().num_slots(), cell_of)
+}
+
+/// Bins of every slot, `[slots][rows]`, as cells.
+pub(crate) fn cells_by_slot(instance: &Instance, rows: usize, bins: &[Vec<Vec<u32>>]) -> Layout {
+    let in_rows = (0..rows).flat_map(|row| bins.iter().map(move |bins| bins[row].clone()));
+    layout_of(instance, rows, &in_rows.collect::<Vec<_>>())
+}
+
+/// Units of every slot: longest first, each to the slot with fewest tokens so far (lowest slot on ties).
+pub(crate) fn longest_first(sizes: &[u64], slots: usize) -> Vec<Vec<u32>> {
+    let mut order: Vec<u32> = (0..sizes.len() as u32).collect();
+    order.sort_by_key(|&unit| std::cmp::Reverse(sizes[unit as usize]));
+    let mut tokens = vec![0u64; slots];
+    let mut shards = vec![Vec::new(); slots];
+    for unit in order {
+        let slot = (0..slots).min_by_key(|&slot| tokens[slot]).expect("at least one slot");
+        tokens[slot] += sizes[unit as usize];
+        shards[slot].push(unit);
+    }
+    shards
 }

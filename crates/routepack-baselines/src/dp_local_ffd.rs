@@ -6,7 +6,7 @@
 use routepack_binpack::first_fit_decreasing;
 use routepack_problem::Instance;
 
-use crate::deal::{layout_of, rows_for, unit_sizes};
+use crate::deal::{cells_by_slot, longest_first, rows_for, unit_sizes};
 use crate::split_heaviest::split_heaviest;
 use crate::{BaselineError, BaselineLayout};
 
@@ -39,21 +39,5 @@ pub fn dp_local_ffd(instance: &Instance, rows: usize) -> Result<BaselineLayout, 
             place: format!("DP slot {slot}"),
         })?;
     }
-    let in_rows: Vec<Vec<u32>> =
-        (0..used).flat_map(|row| packed.iter().map(move |bins| bins[row].clone())).collect();
-    Ok(BaselineLayout { layout: layout_of(instance, used, &in_rows), own_rows: used > rows })
-}
-
-/// Units of every slot: longest first, each to the slot with fewest tokens so far (lowest slot on ties).
-fn longest_first(sizes: &[u64], slots: usize) -> Vec<Vec<u32>> {
-    let mut order: Vec<u32> = (0..sizes.len() as u32).collect();
-    order.sort_by_key(|&unit| std::cmp::Reverse(sizes[unit as usize]));
-    let mut tokens = vec![0u64; slots];
-    let mut shards = vec![Vec::new(); slots];
-    for unit in order {
-        let slot = (0..slots).min_by_key(|&slot| tokens[slot]).expect("at least one slot");
-        tokens[slot] += sizes[unit as usize];
-        shards[slot].push(unit);
-    }
-    shards
+    Ok(BaselineLayout { layout: cells_by_slot(instance, used, &packed), own_rows: used > rows })
 }

@@ -1,12 +1,27 @@
 #![doc = include_str!("../README.md")]
 
+mod areal;
 mod deal;
 mod dp_local_ffd;
 mod global_ffd;
+mod karmarkar_karp;
+mod open_instruct;
+mod peers;
+mod prime_rl;
+mod slime;
 mod split_heaviest;
+mod trl;
+mod verl;
 
+pub use areal::areal;
 pub use dp_local_ffd::dp_local_ffd;
 pub use global_ffd::global_ffd;
+pub use open_instruct::open_instruct;
+pub use peers::{PEERS, Peer};
+pub use prime_rl::prime_rl;
+pub use slime::{miles, slime};
+pub use trl::trl;
+pub use verl::{verl_0_8, verl_0_9};
 
 use routepack_problem::Layout;
 
