@@ -15,21 +15,25 @@
 use std::collections::BTreeMap;
 
 use crate::error::PackError;
-use crate::pattern_master::PatternMaster;
+use crate::pattern_master::{Mark, PatternMaster};
 use crate::types::Pattern;
 
 /// Affinities this near to a whole number count as whole.
 const WHOLE: f64 = 1e-6;
 /// Pairs tried, and simplex iterations of each try.
 const TRIED: usize = 8;
-const ITERATIONS: u32 = 200;
+const ITERATIONS: u32 = 50;
 /// Types up to which so many pairs are tried; of more types fewer.
 const FEW_TYPES: usize = 200;
 /// A rise of a linear program counts at least and at most as this.
 const RISES: [f64; 2] = [1e-6, 0.5];
 
-/// The best pairs, best first; none for a whole solution.
-pub(crate) fn branching_pairs(solution: &[(Pattern, f64)], sizes: &[u64]) -> Vec<(u32, u32)> {
+/// The best pairs, best first; none for a whole solution. `chance`: draws from [0, 1) that may double a pair's rank.
+pub(crate) fn branching_pairs(
+    solution: &[(Pattern, f64)],
+    sizes: &[u64],
+    chance: &mut dyn FnMut() -> f64,
+) -> Vec<(u32, u32)> {
     let mut affinities: BTreeMap<(u32, u32), f64> = BTreeMap::new();
     for (pattern, value) in solution {
         pairs(pattern).into_iter().for_each(|pair| *affinities.entry(pair).or_default() += value);
@@ -39,7 +43,7 @@ pub(crate) fn branching_pairs(solution: &[(Pattern, f64)], sizes: &[u64]) -> Vec
     let fractional = affinities.into_iter().map(|(pair, value)| (pair, fraction(value)));
     let mut ranked: Vec<(f64, (u32, u32))> = fractional
         .filter(|&(_, value)| value > WHOLE)
-        .map(|(pair, value)| (size(&pair) as f64 * value * (1.0 - value), pair))
+        .map(|(pair, value)| (size(&pair) as f64 * value * (1.0 - value) * (1.0 + chance()), pair))
         .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     ranked.truncate((TRIED * FEW_TYPES / sizes.len().max(FEW_TYPES)).max(2));
@@ -51,8 +55,12 @@ pub(crate) fn branching_pairs(solution: &[(Pattern, f64)], sizes: &[u64]) -> Vec
 }
 
 /// The place of the pair whose children rise most above the value of the linear program; 0 if `stop` says so.
+///
+/// `patterns`: `[columns]` of the master, those of the case; empty where a column is none. `mark`: that of the optimum.
 pub(crate) fn strong_pair(
     master: &mut PatternMaster,
+    mark: &Mark,
+    patterns: &[Pattern],
     pairs: &[(u32, u32)],
     demands: &[u32],
     value: f64,
@@ -63,15 +71,19 @@ pub(crate) fn strong_pair(
         return Ok(0);
     }
     for (number, &(i, j)) in pairs.iter().enumerate() {
-        let holds = |pattern: &[u32], kind: u32| pattern.iter().filter(|&&other| other == kind).count();
-        let both = |pattern: &[u32]| {
-            if i == j { holds(pattern, i) > 1 } else { holds(pattern, i) > 0 && holds(pattern, j) > 0 }
+        let held = |column: usize, kind: u32| patterns[column].iter().filter(|&&other| other == kind).count();
+        let both = |column: usize| {
+            if i == j { held(column, i) > 1 } else { held(column, i) > 0 && held(column, j) > 0 }
         };
-        let Some(apart) = master.value_without(both, ITERATIONS, stop)? else { return Ok(0) };
-        let single = i != j && demands[i as usize] == 1 && demands[j as usize] == 1;
-        let together = if single {
-            let one = |pattern: &[u32]| holds(pattern, i) + holds(pattern, j) == 1;
-            let Some(together) = master.value_without(one, ITERATIONS, stop)? else { return Ok(0) };
+        let Some(apart) = master.value_without(mark, both, ITERATIONS, stop)? else { return Ok(0) };
+        // Who has a single item shows up with the other only.
+        let single = |kind: u32| i != j && demands[kind as usize] == 1;
+        let together = if single(i) || single(j) {
+            let alone = |column: usize| {
+                let (first, second) = (held(column, i) > 0, held(column, j) > 0);
+                single(i) && first && !second || single(j) && second && !first
+            };
+            let Some(together) = master.value_without(mark, alone, ITERATIONS, stop)? else { return Ok(0) };
             together
         } else {
             value
@@ -103,14 +115,14 @@ mod tests {
     fn prefers_halves_of_large_pairs() {
         let sizes = [50, 40, 30, 20];
         let solution = [(vec![0, 1], 0.97), (vec![0, 2], 0.03), (vec![1, 3], 0.5), (vec![2, 3], 0.5)];
-        assert_eq!(branching_pairs(&solution, &sizes)[..2], [(1, 3), (2, 3)]);
-        assert_eq!(branching_pairs(&[(vec![0, 1], 1.0), (vec![2, 3], 1.0)], &sizes), []);
+        assert_eq!(branching_pairs(&solution, &sizes, &mut || 0.0)[..2], [(1, 3), (2, 3)]);
+        assert_eq!(branching_pairs(&[(vec![0, 1], 1.0), (vec![2, 3], 1.0)], &sizes, &mut || 0.0), []);
     }
 
     #[test]
     fn splits_a_fractional_solution_of_whole_affinities() {
         let solution = [(vec![0, 0, 1], 0.5), (vec![0, 1, 1], 0.5)];
-        assert_eq!(branching_pairs(&solution, &[4, 3])[0], (0, 0));
+        assert_eq!(branching_pairs(&solution, &[4, 3], &mut || 0.0)[0], (0, 0));
         let whole = [
             (vec![0, 1, 2], 0.5),
             (vec![0, 1], 0.5),
@@ -119,6 +131,6 @@ mod tests {
             (vec![1, 2], 0.5),
             (vec![0], 0.0),
         ];
-        assert!(!branching_pairs(&whole, &[4, 3, 2]).is_empty());
+        assert!(!branching_pairs(&whole, &[4, 3, 2], &mut || 0.0).is_empty());
     }
 }

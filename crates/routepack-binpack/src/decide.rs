@@ -4,29 +4,34 @@
 //! some pairs of types apart) is solved by column generation over its patterns, with subset-row cuts in rounds; its duals
 //! and cut multipliers, rounded to integers, close it when all items together are worth more than K patterns can be.
 //! Else a pair of types splits it, chosen by strong branching: together (first: it is a dive), apart. A whole solution is a
-//! packing.
+//! packing. How long a tree takes is a matter of luck: attempts that take too long are given up for others with other pairs.
 //! The closed cases in preorder are a proof tree of routepack-certificate; each leaf passes its checker first.
 //! Complexity: O(cases · (rounds · (pricing table + linear program))).
 //! References: Ryan and Foster branching with cuts: L. Wei, Z. Luo, R. Baldacci, A. Lim, INFORMS J. on Computing 32
 //! (2020), doi:10.1287/ijoc.2018.0867; waste limit and many patterns a table: R. L. F. da Silva, R. C. S. Schouery,
-//! INFORMS J. on Computing (2025), repository 2023.0399. Deviation: bounds are integers checked apart from the solver.
+//! INFORMS J. on Computing (2025), repository 2023.0399; restarts: C. P. Gomes, B. Selman, N. Crato, H. Kautz, J. Automated
+//! Reasoning 24 (2000), doi:10.1023/A:1006314320276. Deviation: bounds are integers checked apart from the solver.
 
 use routepack_anneal::Stream;
-use routepack_certificate::{CheckError, Cut, Leaf, Limits, Node, Statement, TreeNode, check_leaf};
-use routepack_lp::MasterSolved;
+use routepack_certificate::{CheckError, Leaf, Limits, Statement, TreeNode, check_leaf};
 
 use crate::branching::{branching_pairs, strong_pair};
-use crate::column_generation::{IMPROVING, one, scaled};
+use crate::case::Case;
+use crate::column_generation::{IMPROVING, one};
 use crate::dive::Dive;
 use crate::error::PackError;
-use crate::pattern_master::PatternMaster;
-use crate::pattern_space::PatternSpace;
+use crate::odd_cycle_cuts::odd_cycle_cuts;
+use crate::pattern_master::{Mark, PatternMaster, UNCOVERED};
 use crate::pricing::{Priced, Pricing};
 use crate::pricing_table::Prices;
 use crate::subset_row_cuts::subset_row_cuts;
 use crate::types::{Pattern, Types};
 use crate::work::Work;
 
+/// Cases of the first attempt; every further attempt, with other pairs, has twice as many.
+const FIRST_ATTEMPT: u64 = 30;
+/// Fewer subset-row cuts than this make room for others.
+const FEW_CUTS: usize = 5;
 /// Rounds of cuts in one case.
 const CUT_ROUNDS: u32 = 10;
 
@@ -83,39 +88,45 @@ pub fn decide(
     let Some(waste) = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total()) else {
         return Ok(Decision { answer: Decided::Open, patterns: start.to_vec(), work: Work::default() });
     };
+    let slack = waste.min(types.capacity.into()) as u64;
+    let root = Case::root(statement, types, slack);
+    let mut master = PatternMaster::new(&root.space)?;
+    master.add(start.iter().filter(|pattern| root.space.holds(pattern)).cloned())?;
     let mut search = Search {
         statement,
         types,
         bins,
-        slack: waste.min(types.capacity.into()) as u64,
         one: one(types.capacity, types.sizes.last().copied().unwrap_or(1)),
         limits,
         stream,
         stop,
+        master,
         pricing: Pricing::new(limits.table_bytes),
         work: Work::default(),
+        attempt: 0,
+        last_case: 0,
         dived: 0,
-        patterns: Vec::new(),
+        first: None,
+        patterns: start.to_vec(),
         tree: Vec::new(),
     };
-    let node = Node::root(statement);
-    let parts = (0..types.len() as u32).map(|kind| vec![kind]).collect();
-    let case = search.open(node, parts, Vec::new(), start.to_vec(), &[])?;
-    let answer = match search.settle(case)? {
-        Settled::Packed(bins) => Decided::Fits(bins),
-        Settled::Closed => Decided::Refuted(search.tree),
-        Settled::Open => Decided::Open,
-    };
+    let mut answer = Decided::Open;
+    for attempt in 0.. {
+        search.attempt = attempt;
+        search.last_case =
+            search.work.cases.saturating_add(FIRST_ATTEMPT << attempt.min(40)).min(limits.cases);
+        match search.settle(root.clone())? {
+            Settled::Packed(bins) => answer = Decided::Fits(bins),
+            Settled::Closed => answer = Decided::Refuted(std::mem::take(&mut search.tree)),
+            Settled::Open if search.work.cases > search.last_case && search.last_case < limits.cases => {
+                search.start_anew()?;
+                continue;
+            }
+            Settled::Open => {}
+        }
+        break;
+    }
     Ok(Decision { answer, patterns: search.patterns, work: search.work })
-}
-
-/// One case and its linear program.
-struct Case {
-    node: Node,
-    /// `[types of the node]`, the original types glued together.
-    parts: Vec<Pattern>,
-    space: PatternSpace,
-    master: PatternMaster,
 }
 
 enum Settled {
@@ -137,15 +148,21 @@ struct Search<'a> {
     statement: &'a Statement,
     types: &'a Types,
     bins: u64,
-    slack: u64,
     one: i64,
     limits: &'a DecideLimits,
     stream: &'a Stream,
     stop: &'a (dyn Fn() -> bool + Sync),
+    /// The linear program of the case at hand.
+    master: PatternMaster,
     pricing: Pricing,
     work: Work,
+    /// Number of the attempt, and the last case it may solve.
+    attempt: u64,
+    last_case: u64,
     /// Dives so far.
     dived: u64,
+    /// The first case before cuts.
+    first: Option<Mark>,
     /// The patterns of the first case.
     patterns: Vec<Pattern>,
     /// Closed cases and branches so far, in preorder.
@@ -153,49 +170,15 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn open(
-        &self,
-        node: Node,
-        parts: Vec<Pattern>,
-        likely: Vec<Pattern>,
-        patterns: Vec<Pattern>,
-        cuts: &[Cut],
-    ) -> Result<Case, PackError> {
-        let space = PatternSpace::of_node(&node, self.types.capacity, self.slack, self.types.max_items);
-        let likely_is_empty = likely.is_empty();
-        let mut master = PatternMaster::new(&space)?;
-        for cut in cuts {
-            master.add_cut(cut.clone(), &space.demands)?;
-        }
-        master.add(likely.into_iter().filter(|pattern| space.holds(pattern)))?;
-        if !likely_is_empty {
-            master.solve(self.stop)?;
-        }
-        master.add(patterns.into_iter().filter(|pattern| space.holds(pattern)))?;
-        Ok(Case { node, parts, space, master })
-    }
-
     /// Solves a case and, if need be, both its children.
     fn settle(&mut self, mut case: Case) -> Result<Settled, PackError> {
         loop {
             self.work.cases += 1;
-            if self.work.cases > self.limits.cases {
+            if self.work.cases > self.last_case {
                 return Ok(Settled::Open);
             }
-            let mut converged = self.converge(&mut case)?;
-            // Two dives in the first case, then ever fewer.
-            if (self.work.cases == 1 || self.work.cases >= 4 && self.work.cases.is_power_of_two())
-                && self.dived < self.limits.dives.into()
-                && matches!(converged, Converged::Fractional(_))
-            {
-                if let Some(bins) = self.dive()? {
-                    converged = Converged::Packed(bins);
-                }
-            }
-            if let Converged::Fractional(solution) = converged {
-                converged = self.cut(&mut case, solution)?;
-            }
-            let solution = match converged {
+            self.master.bar_unless(|column| case.pattern(column).is_some())?;
+            let solution = match self.bound(&case)? {
                 Converged::Closed(leaf) => {
                     self.tree.push(TreeNode::Leaf(leaf));
                     return Ok(Settled::Closed);
@@ -204,62 +187,115 @@ impl Search<'_> {
                 Converged::Packed(bins) => return Ok(Settled::Packed(bins)),
                 Converged::Fractional(solution) => solution,
             };
-            let mut pairs = branching_pairs(&solution, &case.space.sizes);
-            pairs.retain(|&(i, j)| case.node.may_join(i, j, self.statement));
-            if pairs.is_empty() {
-                return Ok(self.packing(&case, &solution).map_or(Settled::Open, Settled::Packed));
-            }
-            let value = solution.iter().map(|(_, value)| value).sum();
-            let best = strong_pair(&mut case.master, &pairs, &case.space.demands, value, self.stop)?;
-            let (i, j) = pairs[best];
+            let mark = self.master.mark()?;
+            let Some((i, j)) = self.choose(&case, &mark, &solution)? else {
+                return Ok(self.packing(&solution).map_or(Settled::Open, Settled::Packed));
+            };
             self.tree.push(TreeNode::Branch(i, j));
-            match self.settle(self.together(&case, &solution, i, j)?)? {
-                Settled::Closed => {}
+            let together = self.together(&case, i, j)?;
+            match self.settle(together)? {
+                Settled::Closed => self.master.return_to(&mark)?,
                 other => return Ok(other),
             }
-            case.node.part(i, j);
-            case.space =
-                PatternSpace::of_node(&case.node, self.types.capacity, self.slack, self.types.max_items);
-            case.master.restrict(&case.space)?;
+            case = case.apart(i, j);
         }
     }
 
-    fn together(&self, case: &Case, solution: &[(Pattern, f64)], i: u32, j: u32) -> Result<Case, PackError> {
-        let (mut node, mut parts) = (case.node.clone(), case.parts.clone());
-        node.join(i, j);
-        let new = parts.len() as u32;
-        parts.push([&parts[i as usize][..], &parts[j as usize][..]].concat());
-        let patterns = case.master.patterns().map(|pattern| glued(pattern, i, j, new)).collect();
-        let cuts: Vec<Cut> = case.master.cuts.iter().map(|cut| glued_cut(cut, i, j, new)).collect();
-        let likely = solution.iter().map(|(pattern, _)| glued(pattern, i, j, new)).collect();
-        self.open(node, parts, likely, patterns, &cuts)
+    /// Back to the first case; the patterns found since stay.
+    fn start_anew(&mut self) -> Result<(), PackError> {
+        self.tree.clear();
+        self.first.as_ref().map_or(Ok(()), |first| self.master.return_to(first))
+    }
+
+    /// The linear program of a case, with dives and cuts.
+    fn bound(&mut self, case: &Case) -> Result<Converged, PackError> {
+        let mut converged = self.converge(case)?;
+        // A dive in the first case, then ever fewer.
+        if (self.work.cases == 1 || self.work.cases >= 4 && self.work.cases.is_power_of_two())
+            && self.dived < self.limits.dives.into()
+            && matches!(converged, Converged::Fractional(_))
+            && let Some(bins) = self.dive()?
+        {
+            return Ok(Converged::Packed(bins));
+        }
+        if let Converged::Fractional(solution) = converged {
+            converged = self.cut(case, solution)?;
+        }
+        Ok(converged)
+    }
+
+    /// The pair to branch on; `None` for a whole solution.
+    fn choose(
+        &mut self,
+        case: &Case,
+        mark: &Mark,
+        solution: &[(Pattern, f64)],
+    ) -> Result<Option<(u32, u32)>, PackError> {
+        let read = |(column, value): &(Pattern, f64)| Some((case.pattern(column)?, *value));
+        let read: Vec<(Pattern, f64)> = solution.iter().filter_map(read).collect();
+        let mut draws = self.stream.child(0).child(self.work.cases);
+        let mut chance = || if self.attempt > 0 { draws.unit() } else { 0.0 };
+        let mut pairs = branching_pairs(&read, &case.space.sizes, &mut chance);
+        pairs.retain(|&(i, j)| case.node.may_join(i, j, self.statement));
+        if pairs.len() < 2 {
+            return Ok(pairs.first().copied());
+        }
+        let value = solution.iter().map(|(_, value)| value).sum();
+        let patterns: Vec<Pattern> =
+            self.master.open_patterns().map(|column| case.pattern(column).unwrap_or_default()).collect();
+        let demands = &case.space.demands;
+        let best = strong_pair(&mut self.master, mark, &patterns, &pairs, demands, value, self.stop)?;
+        Ok(Some(pairs[best]))
+    }
+
+    /// The case where items of types i and j are glued, and what the master needs for it.
+    fn together(&mut self, case: &Case, i: u32, j: u32) -> Result<Case, PackError> {
+        if !case.needs_row(i, j) {
+            return Ok(case.together(i, j, None));
+        }
+        let row = self.master.add_row()?;
+        let together = case.together(i, j, Some(row));
+        let marked = self.master.open_patterns().filter_map(|column| {
+            let column = [column, &[row]].concat();
+            together.pattern(&column).map(|_| column)
+        });
+        let marked: Vec<Pattern> = marked.collect();
+        self.master.add(marked)?;
+        Ok(together)
     }
 
     /// Dives for a packing, from the patterns of the first case.
     fn dive(&mut self) -> Result<Option<Vec<Pattern>>, PackError> {
+        let Some(first) = &self.first else { return Ok(None) };
         let dive = Dive {
             types: self.types,
-            patterns: &self.patterns,
             bins: self.bins,
             random: self.dived > 0,
             table_bytes: self.limits.table_bytes,
         };
         self.dived += 1;
-        dive.run(&self.stream.child(self.dived), self.stop)
+        let master = self.master.fork(&dive.space(), first)?;
+        dive.run(master, &self.stream.child(self.dived), self.stop)
     }
 
     /// Adds rounds of cuts to a case with a fractional solution.
-    fn cut(&mut self, case: &mut Case, mut solution: Vec<(Pattern, f64)>) -> Result<Converged, PackError> {
+    fn cut(&mut self, case: &Case, mut solution: Vec<(Pattern, f64)>) -> Result<Converged, PackError> {
         for _ in 0..CUT_ROUNDS {
-            if branching_pairs(&solution, &case.space.sizes).is_empty() {
+            if solution.iter().all(|(_, value)| (value - value.round()).abs() < 1e-6) {
                 break;
             }
-            let cuts = subset_row_cuts(&solution, &case.space.demands);
+            // Cuts over the original types hold in every case.
+            let types = self.types.len() as u32;
+            solution.iter_mut().for_each(|(column, _)| column.retain(|&row| row < types));
+            let mut cuts = subset_row_cuts(&solution, &self.types.demands);
+            if cuts.len() < FEW_CUTS {
+                cuts.extend(odd_cycle_cuts(&solution, &self.types.demands));
+            }
             if cuts.is_empty() {
                 break;
             }
             for cut in cuts {
-                case.master.add_cut(cut, &case.space.demands)?;
+                self.master.add_cut(cut, &self.types.demands)?;
                 self.work.cuts += 1;
             }
             match self.converge(case)? {
@@ -271,20 +307,11 @@ impl Search<'_> {
     }
 
     /// Generates patterns until the case is closed or no pattern improves.
-    fn converge(&mut self, case: &mut Case) -> Result<Converged, PackError> {
+    fn converge(&mut self, case: &Case) -> Result<Converged, PackError> {
         for _ in 0..self.limits.rounds {
-            let Some(solved) = case.master.solve(self.stop)? else { return Ok(Converged::Open) };
+            let Some(solved) = self.master.solve(self.stop)? else { return Ok(Converged::Open) };
             self.work.programs += 1;
-            if self.work.cases == 1 {
-                self.patterns = case.master.ranked(&solved);
-                // A dive as soon as the linear program fits, another when it has converged.
-                if solved.objective <= self.bins as f64 + 1e-6 && self.dived == 0 && self.limits.dives > 1 {
-                    if let Some(bins) = self.dive()? {
-                        return Ok(Converged::Packed(bins));
-                    }
-                }
-            }
-            let leaf = self.leaf(case, &solved);
+            let leaf = case.leaf(&solved, &self.master.cuts, self.one);
             let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts };
             let priced =
                 self.pricing.price(&case.space, &prices, self.one + (self.one >> IMPROVING), self.stop);
@@ -299,23 +326,22 @@ impl Search<'_> {
                 }
             }
             let none_left = priced.none_left;
-            let added = case.master.add(priced.patterns)?;
+            let added = self.master.add(priced.patterns.iter().map(|pattern| case.column(pattern)))?;
             self.work.patterns += added as u64;
             if added == 0 {
-                let (solution, uncovered) = case.master.solution()?;
-                let open = !none_left || uncovered > 1e-6 || solved.objective > self.bins as f64 + 1e-3;
+                let (solution, uncovered) = self.master.solution()?;
+                if uncovered > UNCOVERED && self.master.raise_costs()? {
+                    continue;
+                }
+                let open = !none_left || uncovered > UNCOVERED || solved.objective > self.bins as f64 + 1e-3;
+                if !open && self.first.is_none() {
+                    self.first = Some(self.master.mark()?);
+                    self.patterns = self.master.ranked(&solved);
+                }
                 return Ok(if open { Converged::Open } else { Converged::Fractional(solution) });
             }
         }
         Ok(Converged::Open)
-    }
-
-    /// The duals of a case as integer weights and cuts.
-    fn leaf(&self, case: &Case, solved: &MasterSolved) -> Leaf {
-        let weights = solved.duals.iter().map(|&dual| scaled(dual, self.one)).collect();
-        let scales = solved.cut_duals.iter().map(|&dual| (-dual * self.one as f64).ceil().max(0.0) as u64);
-        let cuts = case.master.cuts.iter().zip(scales).filter(|(_, scale)| *scale > 0);
-        Leaf { weights, cuts: cuts.map(|(cut, scale)| Cut { scale, ..cut.clone() }).collect() }
     }
 
     /// Whether these weights may well close the case: worth asking the checker.
@@ -336,49 +362,21 @@ impl Search<'_> {
         rest > i128::from(self.bins) * i128::from(most)
     }
 
-    /// The packing of a whole solution, in original types.
-    fn packing(&self, case: &Case, solution: &[(Pattern, f64)]) -> Option<Vec<Pattern>> {
-        let mut left = case.space.demands.clone();
+    /// The packing of a whole solution.
+    fn packing(&self, solution: &[(Pattern, f64)]) -> Option<Vec<Pattern>> {
+        let mut left = self.types.demands.clone();
         let mut bins = Vec::new();
-        for (pattern, value) in solution {
+        for (column, value) in solution {
             for _ in 0..value.round() as u64 {
-                let mut bin = Pattern::new();
-                for &kind in pattern {
-                    if left[kind as usize] > 0 {
-                        left[kind as usize] -= 1;
-                        bin.extend(&case.parts[kind as usize]);
-                    }
-                }
-                bin.sort_unstable();
+                let mut bin = column.clone();
+                bin.retain(|&row| {
+                    let left = left.get_mut(row as usize).filter(|left| **left > 0);
+                    left.map(|left| *left -= 1).is_some()
+                });
                 bins.push(bin);
             }
         }
         bins.retain(|bin| !bin.is_empty());
         (left.iter().all(|&left| left == 0) && bins.len() as u64 <= self.bins).then_some(bins)
     }
-}
-
-/// A pattern of the child where an item of type i and one of type j are glued.
-fn glued(pattern: &[u32], i: u32, j: u32, new: u32) -> Pattern {
-    let place = |kind: u32, after: usize| {
-        pattern[after..].iter().position(|&other| other == kind).map(|place| place + after)
-    };
-    let first = place(i.min(j), 0);
-    let second = first.and_then(|first| place(i.max(j), first + 1));
-    match (first, second) {
-        (Some(first), Some(second)) => {
-            let rest = pattern.iter().enumerate().filter(|&(place, _)| place != first && place != second);
-            rest.map(|(_, &kind)| kind).chain([new]).collect()
-        }
-        _ => pattern.to_vec(),
-    }
-}
-
-/// A cut of the child: the glued item has both multipliers.
-fn glued_cut(cut: &Cut, i: u32, j: u32, new: u32) -> Cut {
-    let multiplier = |kind: u32| cut.multipliers.iter().find(|term| term.0 == kind).map_or(0, |term| term.1);
-    let mut glued = cut.clone();
-    let both = multiplier(i) + multiplier(j);
-    glued.multipliers.extend((both > 0).then_some((new, both)));
-    glued
 }

@@ -14,7 +14,7 @@ use routepack_anneal::Stream;
 
 use crate::column_generation::{IMPROVING, one, scaled};
 use crate::error::PackError;
-use crate::pattern_master::PatternMaster;
+use crate::pattern_master::{Mark, PatternMaster, UNCOVERED};
 use crate::pattern_space::PatternSpace;
 use crate::pricing::Pricing;
 use crate::pricing_table::Prices;
@@ -32,8 +32,6 @@ const FILLS: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Dive<'a> {
     pub(crate) types: &'a Types,
-    /// Patterns to begin with.
-    pub(crate) patterns: &'a [Pattern],
     /// At most so many bins.
     pub(crate) bins: u64,
     /// Whether to draw among nearly largest values.
@@ -42,25 +40,31 @@ pub(crate) struct Dive<'a> {
 }
 
 impl Dive<'_> {
-    /// A packing, or `None`.
+    fn start(&self) -> Dived {
+        Dived { left: self.types.clone(), fixed: Vec::new(), bins: self.bins }
+    }
+
+    /// The patterns that may be fixed first.
+    pub(crate) fn space(&self) -> PatternSpace {
+        self.start().space()
+    }
+
+    /// A packing, or `None`. `master`: of the space of this dive, with patterns to begin with.
     pub(crate) fn run(
         &self,
+        mut master: PatternMaster,
         stream: &Stream,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Vec<Pattern>>, PackError> {
         let mut draws = stream.child(0);
-        let mut dived = Dived { left: self.types.clone(), fixed: Vec::new(), bins: self.bins };
-        let mut known = self.patterns.to_vec();
-        let mut space = dived.space();
-        let mut master = PatternMaster::new(&space)?;
-        master.add(known.iter().filter(|pattern| space.holds(pattern)).cloned())?;
+        let (mut dived, mut space) = (self.start(), self.space());
         let mut pricing = Pricing::new(self.table_bytes);
         // What was fixed last, and from where.
-        let mut last: Option<(Dived, Vec<(Pattern, u64)>)> = None;
+        let mut last: Option<(Dived, Mark, Chosen)> = None;
         let mut fills = 0;
         while dived.left.num_items() > 0 {
             let bins = dived.bins_left();
-            if self.converge(&space, &mut master, &mut pricing, bins, &mut known, stop)? {
+            if self.converge(&space, &mut master, &mut pricing, bins, stop)? {
                 for attempt in fill_tries(&stream.child(1 + fills), 60).take(FILLS) {
                     if let Some(rest) = fill(&dived.left, attempt, bins, stop) {
                         dived.fixed.extend(rest);
@@ -69,28 +73,26 @@ impl Dive<'_> {
                 }
                 fills += 1;
                 let chosen = self.choose(master.solution()?.0, &mut draws);
-                let before = dived.clone();
-                dived.fix(&chosen);
-                if dived.fixed.len() == before.fixed.len() {
-                    return Ok(None);
-                }
-                last = Some((before, chosen));
-                space = dived.space();
-                master.restrict(&space)?;
+                last = Some((dived, master.mark()?, chosen));
             } else {
                 // Too much at once, it seems: half of it.
-                let Some((before, mut chosen)) = last.take().filter(|last| last.1.len() > 1 && !stop())
+                let Some((before, mark, mut chosen)) = last.take().filter(|last| last.2.len() > 1 && !stop())
                 else {
                     return Ok(None);
                 };
                 chosen.truncate(chosen.len() / 2);
-                dived = before.clone();
-                dived.fix(&chosen);
-                last = Some((before, chosen));
-                space = dived.space();
-                master = PatternMaster::new(&space)?;
-                master.add(known.iter().filter(|pattern| space.holds(pattern)).cloned())?;
+                master.return_to(&mark)?;
+                last = Some((before, mark, chosen));
             }
+            let (before, _, chosen) = last.as_ref().expect("just set");
+            dived = before.clone();
+            dived.fix(chosen);
+            if dived.fixed.len() == before.fixed.len() {
+                return Ok(None);
+            }
+            space = dived.space();
+            master.set_demands(&dived.left.demands)?;
+            master.bar_unless(|pattern| space.holds(pattern))?;
         }
         Ok(Some(dived.fixed))
     }
@@ -102,19 +104,21 @@ impl Dive<'_> {
         master: &mut PatternMaster,
         pricing: &mut Pricing,
         bins: u64,
-        known: &mut Vec<Pattern>,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<bool, PackError> {
         let one = one(space.capacity, self.types.sizes.last().copied().unwrap_or(1));
         for _ in 0..ROUNDS {
             let Some(solved) = master.solve(stop)? else { return Ok(false) };
             if solved.objective <= bins as f64 + 1e-6 {
-                return Ok(true);
+                let uncovered = master.solution()?.1 > UNCOVERED;
+                if !uncovered || !master.raise_costs()? {
+                    return Ok(!uncovered);
+                }
+                continue;
             }
             let weights: Vec<i64> = solved.duals.iter().map(|&dual| scaled(dual, one)).collect();
             let prices = Prices { weights: &weights, cuts: &[] };
             let priced = pricing.price(space, &prices, one + (one >> IMPROVING), stop);
-            known.extend(priced.patterns.iter().cloned());
             if stop() || master.add(priced.patterns)? == 0 {
                 return Ok(false);
             }
@@ -123,7 +127,7 @@ impl Dive<'_> {
     }
 
     /// The patterns to fix, with copies.
-    fn choose(&self, solution: Vec<(Pattern, f64)>, draws: &mut Stream) -> Vec<(Pattern, u64)> {
+    fn choose(&self, solution: Vec<(Pattern, f64)>, draws: &mut Stream) -> Chosen {
         let mut ranked: Vec<(f64, Pattern, f64)> = solution
             .into_iter()
             .map(|(pattern, value)| {
@@ -138,6 +142,9 @@ impl Dive<'_> {
         ranked.into_iter().enumerate().map(copies).filter(|(_, copies)| *copies > 0).collect()
     }
 }
+
+/// Patterns to fix, with copies.
+type Chosen = Vec<(Pattern, u64)>;
 
 /// What is fixed and what is left.
 #[derive(Debug, Clone)]

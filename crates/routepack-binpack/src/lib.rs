@@ -3,6 +3,7 @@
 mod best_fit_decreasing;
 mod bound;
 mod branching;
+mod case;
 mod certify;
 mod column_generation;
 mod decide;
@@ -12,6 +13,7 @@ mod error;
 mod first_fit_decreasing;
 mod grouping;
 mod l2;
+mod odd_cycle_cuts;
 mod options;
 mod pack;
 mod pattern_master;

@@ -23,6 +23,7 @@ use crate::first_fit_decreasing::first_fit_decreasing;
 use crate::grouping::{Grouping, Rounding};
 use crate::l2::l2_bound;
 use crate::options::PackOptions;
+use crate::pattern_master::PatternMaster;
 use crate::repack::repack;
 use crate::restricted_program::pack_by_patterns;
 use crate::search::Search;
@@ -211,14 +212,12 @@ impl Search<'_> {
             if self.over() || bins > self.improving() {
                 break;
             }
-            let dive = Dive {
-                types: &up.grouped,
-                patterns: &generated.patterns,
-                bins,
-                random: number > 0,
-                table_bytes: self.options.table_bytes,
-            };
-            if let Some(bins) = dive.run(&self.stream.child(3).child(number), self.stop)? {
+            let dive =
+                Dive { types: &up.grouped, bins, random: number > 0, table_bytes: self.options.table_bytes };
+            let space = dive.space();
+            let mut master = PatternMaster::new(&space)?;
+            master.add(generated.patterns.iter().filter(|pattern| space.holds(pattern)).cloned())?;
+            if let Some(bins) = dive.run(master, &self.stream.child(3).child(number), self.stop)? {
                 self.offer(up.spell_out(self.types, &bins), "dive over groups of sizes");
                 break;
             }

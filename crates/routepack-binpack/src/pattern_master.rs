@@ -1,28 +1,52 @@
 //! The restricted master over patterns, as it lives inside a solver.
 //!
-//! Problem: min Σ x_P over the patterns P at hand, Σ a_iP x_P ≥ d_i for every type. An artificial column of cost 10 for every type keeps it
-//! feasible. Rank-1 cuts: Σ_P ⌊Σ μ_i a_iP / den⌋ x_P ≤ ⌊Σ μ_i d_i / den⌋.
+//! Problem: min Σ x_P over the patterns P at hand, Σ a_iP x_P ≥ d_i for every type. Artificial columns, one for every
+//! type, keep it feasible. Rank-1 cuts: Σ_P ⌊Σ μ_i a_iP / den⌋ x_P ≤ ⌊Σ μ_i d_i / den⌋.
+//! A tree search uses one master for all its cases: patterns a case does not hold are barred, not removed, so that the basis
+//! survives, and a [`Mark`] brings back demands, bars, cuts and basis of the case before. What an uncovered item costs bounds its dual:
+//! where bins can waste little, a little more than the item's share of a bin is mostly enough, and the duals swing
+//! less.
 //! models/pattern_master.md has the integer program it relaxes.
+//! Reference for dual bounds: H. Ben Amor, J. Desrosiers, J. M. Valério de Carvalho, Operations Research 54 (2006),
+//! doi:10.1287/opre.1060.0278.
 
 use std::collections::HashSet;
 
 use routepack_certificate::Cut;
-use routepack_lp::{Backend, Column, CoverMaster, MasterSolved, MasterStatus, Relation};
+use routepack_lp::{Backend, Basis, Column, CoverMaster, MasterSolved, MasterStatus, Relation};
 
 use crate::error::PackError;
 use crate::pattern_space::PatternSpace;
 use crate::types::Pattern;
 
-/// Cost of an item no pattern covers.
+/// Cost of an item no pattern covers, where bins may waste much.
 const ARTIFICIAL: f64 = 10.0;
+/// The same where they may not, as a multiple of the item's share of a bin.
+const SHARE: f64 = 1.5;
+/// Fewer uncovered items than this are none.
+pub(crate) const UNCOVERED: f64 = 1e-6;
+/// Bins may waste little: at most this part of the capacity.
+const LITTLE: u64 = 20;
 
 #[derive(Debug)]
 pub(crate) struct PatternMaster {
     master: CoverMaster,
     /// `[columns]`; empty for artificial columns.
     patterns: Vec<Pattern>,
+    /// `[columns]`
+    barred: Vec<bool>,
     known: HashSet<Pattern>,
-    pub(crate) cuts: Vec<Cut>,
+    /// Beside the cover constraints: cuts, or that a glued item be covered.
+    pub(crate) cuts: Vec<Option<Cut>>,
+}
+
+/// What to come back to.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    basis: Basis,
+    demands: Vec<u32>,
+    barred: Vec<bool>,
+    cuts: usize,
 }
 
 impl PatternMaster {
@@ -30,11 +54,24 @@ impl PatternMaster {
     pub(crate) fn new(space: &PatternSpace) -> Result<Self, PackError> {
         let demands: Vec<f64> = space.demands.iter().map(|&demand| f64::from(demand)).collect();
         let mut master = CoverMaster::new(Backend::default(), &demands)?;
+        let cost = |size: u64| {
+            let scarce = space.slack <= space.capacity / LITTLE;
+            if scarce { SHARE * size as f64 / space.capacity as f64 } else { ARTIFICIAL }
+        };
+        let artificial = space.sizes.iter().enumerate();
         master.add_columns(
-            (0..demands.len()).map(|place| Column::new(ARTIFICIAL, vec![(place, 1.0)])).collect(),
+            artificial.map(|(place, &size)| Column::new(cost(size), vec![(place, 1.0)])).collect(),
         )?;
-        let patterns = vec![Pattern::new(); demands.len()];
-        Ok(Self { master, patterns, known: HashSet::new(), cuts: Vec::new() })
+        let (patterns, barred) = (vec![Pattern::new(); demands.len()], vec![false; demands.len()]);
+        Ok(Self { master, patterns, barred, known: HashSet::new(), cuts: Vec::new() })
+    }
+
+    /// A new master of the same patterns, without cuts and bars, at the basis of a mark without cuts.
+    pub(crate) fn fork(&self, space: &PatternSpace, mark: &Mark) -> Result<Self, PackError> {
+        let mut fork = Self::new(space)?;
+        fork.add(self.patterns[..mark.barred.len()].iter().filter(|pattern| !pattern.is_empty()).cloned())?;
+        fork.master.restore(&mark.basis)?;
+        Ok(fork)
     }
 
     /// Adds the patterns that are not there yet; returns how many.
@@ -44,18 +81,32 @@ impl PatternMaster {
             if pattern.is_empty() || !self.known.insert(pattern.clone()) {
                 continue;
             }
-            let same = pattern.chunk_by(|a, b| a == b);
+            let types = self.master.demands().len();
+            let same = pattern.chunk_by(|a, b| a == b).filter(|same| (same[0] as usize) < types);
             let covers = same.map(|same| (same[0] as usize, same.len() as f64)).collect();
-            let cuts = self.cuts.iter().map(|cut| coefficient(cut, &pattern)).enumerate();
+            let cuts = self.cuts.iter().enumerate().map(|(place, cut)| {
+                let own = || if pattern.contains(&((types + place) as u32)) { 1.0 } else { 0.0 };
+                (place, cut.as_ref().map_or_else(own, |cut| coefficient(cut, &pattern)))
+            });
             let cuts = cuts.filter(|&(_, value)| value > 0.0).collect();
             columns.push(Column { cost: 1.0, covers, cuts, upper: f64::INFINITY });
             self.patterns.push(pattern);
+            self.barred.push(false);
         }
         let added = columns.len();
         if added > 0 {
             self.master.add_columns(columns)?;
         }
         Ok(added)
+    }
+
+    /// Makes uncovered items as dear as they get; false if they were already.
+    pub(crate) fn raise_costs(&mut self) -> Result<bool, PackError> {
+        let artificial = 0..self.master.demands().len();
+        let cheap = artificial.filter(|&place| self.master.columns()[place].cost < ARTIFICIAL);
+        let raised: Vec<(usize, f64)> = cheap.map(|place| (place, ARTIFICIAL)).collect();
+        self.master.change_costs(&raised)?;
+        Ok(!raised.is_empty())
     }
 
     /// Solves it; `None` if stopped.
@@ -67,24 +118,74 @@ impl PatternMaster {
         Ok((solved.status == MasterStatus::Optimal).then_some(solved))
     }
 
-    /// About the value of the program without these patterns, after so many iterations; `None` if there is none. Values
-    /// and duals are to be solved for again.
+    /// About the value of the program without these patterns as well, after so many iterations from the mark; `None` if
+    /// there is none. The master is back at the mark then.
     pub(crate) fn value_without(
         &mut self,
-        bars: impl Fn(&[u32]) -> bool,
+        mark: &Mark,
+        bars: impl Fn(usize) -> bool,
         iterations: u32,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<f64>, PackError> {
-        let barred: Vec<usize> =
-            (0..self.patterns.len()).filter(|&place| bars(&self.patterns[place])).collect();
-        for &place in &barred {
-            self.master.limit_column(place, 0.0)?;
-        }
+        let more = self.barred.iter().enumerate().map(|(place, &barred)| barred || bars(place)).collect();
+        self.set_bars(more)?;
         let value = self.master.value_within(iterations, stop)?;
-        for &place in &barred {
-            self.master.limit_column(place, f64::INFINITY)?;
-        }
+        self.set_bars(mark.barred.clone())?;
+        self.master.restore(&mark.basis)?;
         Ok(value)
+    }
+
+    /// Where the master stands: at an optimum just found.
+    pub(crate) fn mark(&self) -> Result<Mark, PackError> {
+        let demands = self.master.demands().iter().map(|&demand| demand as u32).collect();
+        let (basis, barred) = (self.master.basis()?, self.barred.clone());
+        Ok(Mark { basis, demands, barred, cuts: self.cuts.len() })
+    }
+
+    /// Goes back to a mark; patterns added since stay.
+    pub(crate) fn return_to(&mut self, mark: &Mark) -> Result<(), PackError> {
+        if self.cuts.len() > mark.cuts {
+            self.master.retain_cuts(|place| place < mark.cuts)?;
+            self.cuts.truncate(mark.cuts);
+            // The rows of glued items that are no more.
+            let rows = (self.master.demands().len() + mark.cuts) as u32;
+            for pattern in &mut self.patterns {
+                if pattern.last().is_some_and(|&row| row >= rows) {
+                    self.known.remove(pattern);
+                    pattern.retain(|&row| row < rows);
+                    self.known.insert(pattern.clone());
+                }
+            }
+        }
+        self.set_demands(&mark.demands)?;
+        let mut barred = mark.barred.clone();
+        barred.resize(self.patterns.len(), false);
+        self.set_bars(barred)?;
+        Ok(self.master.restore(&mark.basis)?)
+    }
+
+    /// Bars all patterns but those that are held, and frees those.
+    pub(crate) fn bar_unless(&mut self, holds: impl Fn(&[u32]) -> bool) -> Result<(), PackError> {
+        let barred = self.patterns.iter().map(|pattern| !pattern.is_empty() && !holds(pattern)).collect();
+        self.set_bars(barred)
+    }
+
+    fn set_bars(&mut self, barred: Vec<bool>) -> Result<(), PackError> {
+        let changed = (0..barred.len()).filter(|&place| barred[place] != self.barred[place]);
+        let limits: Vec<(usize, f64)> =
+            changed.map(|place| (place, if barred[place] { 0.0 } else { f64::INFINITY })).collect();
+        self.barred = barred;
+        Ok(self.master.limit_columns(&limits)?)
+    }
+
+    /// Changes demands.
+    pub(crate) fn set_demands(&mut self, demands: &[u32]) -> Result<(), PackError> {
+        for (place, &demand) in demands.iter().enumerate() {
+            if self.master.demands()[place] as u32 != demand {
+                self.master.change_demand(place, f64::from(demand))?;
+            }
+        }
+        Ok(())
     }
 
     /// The patterns of positive value at the last optimum, and the number of uncovered items (or their like).
@@ -110,26 +211,12 @@ impl PatternMaster {
         ranked.into_iter().map(|(_, pattern)| pattern.clone()).collect()
     }
 
-    /// All patterns.
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
-        self.patterns.iter().filter(|pattern| !pattern.is_empty())
-    }
-
-    /// Takes over changed demands and slack: patterns the space does not hold leave.
-    pub(crate) fn restrict(&mut self, space: &PatternSpace) -> Result<(), PackError> {
-        for (place, &demand) in space.demands.iter().enumerate() {
-            if self.master.demands()[place] as u32 != demand {
-                self.master.change_demand(place, f64::from(demand))?;
-            }
-        }
-        let keep: Vec<bool> =
-            self.patterns.iter().map(|pattern| pattern.is_empty() || space.holds(pattern)).collect();
-        if keep.contains(&false) {
-            self.master.retain_columns(|column, _| keep[column])?;
-            let mut kept = keep.iter();
-            self.patterns.retain(|_| *kept.next().expect("one mark a pattern"));
-        }
-        Ok(())
+    /// `[columns]`, the patterns that are not barred; empty for the others.
+    pub(crate) fn open_patterns(&self) -> impl Iterator<Item = &[u32]> {
+        self.patterns
+            .iter()
+            .zip(&self.barred)
+            .map(|(pattern, &barred)| if barred { &[] } else { &pattern[..] })
     }
 
     /// Adds a cut.
@@ -142,8 +229,21 @@ impl PatternMaster {
             .map(|&(kind, multiplier)| u64::from(multiplier) * u64::from(demands[kind as usize]));
         let bound = (parts.sum::<u64>() / u64::from(cut.denominator)) as f64;
         self.master.add_cut(&routepack_lp::Cut { coefficients, relation: Relation::AtMost, bound })?;
-        self.cuts.push(cut);
+        self.cuts.push(Some(cut));
         Ok(())
+    }
+
+    /// Adds the row of a glued item: of the patterns that name it, one is to be taken. Returns its number.
+    pub(crate) fn add_row(&mut self) -> Result<u32, PackError> {
+        let row = (self.master.demands().len() + self.cuts.len()) as u32;
+        let cut = routepack_lp::Cut { coefficients: Vec::new(), relation: Relation::Equal, bound: 1.0 };
+        let place = self.master.add_cut(&cut)?;
+        let artificial = Column { cuts: vec![(place, 1.0)], ..Column::new(ARTIFICIAL, Vec::new()) };
+        self.master.add_columns(vec![artificial])?;
+        self.patterns.push(Pattern::new());
+        self.barred.push(false);
+        self.cuts.push(None);
+        Ok(row)
     }
 }
 

@@ -207,11 +207,45 @@ impl Model {
         accept(unsafe { highs_sys::Highs_deleteRowsByMask(self.0, mask(delete).as_mut_ptr()) }, "deleteRows")
     }
 
-    /// Sets `0 ≤ column ≤ upper`.
-    pub(crate) fn bound_column(&mut self, column: usize, upper: f64) -> Result<(), LpError> {
+    /// Sets `0 ≤ column ≤ upper` for some columns.
+    pub(crate) fn bound_columns(&mut self, columns: &[usize], uppers: &[f64]) -> Result<(), LpError> {
+        assert_eq!(columns.len(), uppers.len(), "one limit a column");
+        let (positions, lowers): (Vec<_>, Vec<_>) = columns.iter().map(|&column| (size(column), 0.0)).unzip();
+        let (len, positions) = (size(columns.len()), positions.as_ptr());
+        // SAFETY: the three arrays have `len` entries and outlive the call; HiGHS checks the positions.
+        let status = unsafe {
+            highs_sys::Highs_changeColsBoundsBySet(self.0, len, positions, lowers.as_ptr(), uppers.as_ptr())
+        };
+        accept(status, "changeColsBounds")
+    }
+
+    /// Sets the cost of a column.
+    pub(crate) fn change_cost(&mut self, column: usize, cost: f64) -> Result<(), LpError> {
         // SAFETY: the model is live; HiGHS checks the position.
-        let status = unsafe { highs_sys::Highs_changeColBounds(self.0, size(column), 0.0, upper) };
-        accept(status, "changeColBounds")
+        accept(unsafe { highs_sys::Highs_changeColCost(self.0, size(column), cost) }, "changeColCost")
+    }
+
+    /// The state of every column and of every constraint in the basis, as HiGHS numbers them.
+    pub(crate) fn basis(&self) -> Result<(Vec<HighsInt>, Vec<HighsInt>), LpError> {
+        let (columns, constraints) = self.shape();
+        let mut states = (vec![0; columns], vec![0; constraints]);
+        // SAFETY: the arrays have the lengths HiGHS just told and outlive the call.
+        let status =
+            unsafe { highs_sys::Highs_getBasis(self.0, states.0.as_mut_ptr(), states.1.as_mut_ptr()) };
+        accept(status, "getBasis")?;
+        Ok(states)
+    }
+
+    /// Starts the next run from this basis: one state a column and a constraint.
+    pub(crate) fn set_basis(
+        &mut self,
+        columns: &[HighsInt],
+        constraints: &[HighsInt],
+    ) -> Result<(), LpError> {
+        assert_eq!((columns.len(), constraints.len()), self.shape(), "one state each");
+        // SAFETY: the arrays have one entry a column and a constraint and outlive the call.
+        let status = unsafe { highs_sys::Highs_setBasis(self.0, columns.as_ptr(), constraints.as_ptr()) };
+        accept(status, "setBasis")
     }
 
     /// Sets the bounds of a constraint.

@@ -12,6 +12,6 @@ mod write_lp;
 
 pub use backend::Backend;
 pub use error::LpError;
-pub use master::{Column, CoverMaster, Cut, MasterSolved, MasterStatus};
+pub use master::{Basis, Column, CoverMaster, Cut, MasterSolved, MasterStatus};
 pub use program::{Constraint, ConstraintId, Program, Relation, Sense, Variable, VariableId};
 pub use solve::{SolveOptions, Solved, Status, solve, solve_until};

@@ -81,6 +81,13 @@ impl MasterSolved {
     }
 }
 
+/// A basis of a [`CoverMaster`], see [`CoverMaster::basis`].
+#[derive(Clone, Debug, Default)]
+pub struct Basis(
+    #[cfg(feature = "highs")] Option<highs::Basis>,
+    #[cfg(not(feature = "highs"))] Option<std::convert::Infallible>,
+);
+
 /// What is known of a master whatever solves it.
 #[derive(Debug)]
 struct State {
@@ -220,10 +227,72 @@ impl CoverMaster {
     /// # Errors
     /// [`LpError::IndexOutOfRange`], or [`LpError::CrossedBounds`] for a negative limit.
     pub fn limit_column(&mut self, column: usize, upper: f64) -> Result<(), LpError> {
-        index("column", column, self.state.columns.len())?;
-        limit(upper)?;
-        self.state.columns[column].upper = upper;
-        engine!(self, engine => engine.limit_column(column, upper))?;
+        self.limit_columns(&[(column, upper)])
+    }
+
+    /// Limits columns, each named at most once: `(column, upper)`, see [`Self::limit_column`].
+    ///
+    /// # Errors
+    /// As [`Self::limit_column`]; no column is changed then.
+    pub fn limit_columns(&mut self, limits: &[(usize, f64)]) -> Result<(), LpError> {
+        for &(column, upper) in limits {
+            index("column", column, self.state.columns.len())?;
+            limit(upper)?;
+        }
+        let mut limits = limits.to_vec();
+        limits.retain(|&(column, upper)| self.state.columns[column].upper.to_bits() != upper.to_bits());
+        limits.sort_unstable_by_key(|limit| limit.0);
+        if limits.is_empty() {
+            return Ok(());
+        }
+        limits.iter().for_each(|&(column, upper)| self.state.columns[column].upper = upper);
+        let (columns, uppers): (Vec<_>, Vec<_>) = limits.into_iter().unzip();
+        engine!(self, engine => engine.limit_columns(&columns, &uppers))?;
+        self.solved = None;
+        Ok(())
+    }
+
+    /// The basis at hand, to come back to after other bounds, demands, columns or cuts were tried.
+    ///
+    /// # Errors
+    /// [`LpError::Solver`] if the solver fails.
+    pub fn basis(&self) -> Result<Basis, LpError> {
+        Ok(match &self.engine {
+            #[cfg(feature = "highs")]
+            Engine::Highs(primal) if !self.state.columns.is_empty() => Basis(Some(primal.basis()?)),
+            _ => Basis::default(),
+        })
+    }
+
+    /// Lets the next solve start from a basis this master had. Columns and cuts may have come since, none may have gone
+    /// of those that were there. With microlp there is nothing to come back to.
+    ///
+    /// # Errors
+    /// [`LpError::Solver`] if the solver fails.
+    pub fn restore(&mut self, basis: &Basis) -> Result<(), LpError> {
+        match (&mut self.engine, &basis.0) {
+            #[cfg(feature = "highs")]
+            (Engine::Highs(primal), Some(basis)) => {
+                self.solved = None;
+                primal.restore(basis)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes what units of some columns cost: `(column, cost)`.
+    ///
+    /// # Errors
+    /// [`LpError::IndexOutOfRange`] or [`LpError::NotFinite`]; no column is changed then.
+    pub fn change_costs(&mut self, costs: &[(usize, f64)]) -> Result<(), LpError> {
+        for &(column, cost) in costs {
+            index("column", column, self.state.columns.len())?;
+            finite("cost of a column", cost)?;
+        }
+        for &(column, cost) in costs {
+            self.state.columns[column].cost = cost;
+            engine!(self, engine => engine.change_cost(column, cost))?;
+        }
         self.solved = None;
         Ok(())
     }

@@ -431,3 +431,44 @@ fn a_value_within_few_iterations_is_no_more_than_the_optimum() {
         assert!(near(master.solve().unwrap().objective, 8.0));
     }
 }
+
+#[test]
+fn a_basis_is_come_back_to() {
+    for &backend in Backend::all() {
+        if !backend.is_available() {
+            continue;
+        }
+        let mut master = CoverMaster::new(backend, &[7.0, 9.0, 5.0]).unwrap();
+        let singles = (0..3).map(|place| Column::new(1.0, vec![(place, 1.0)]));
+        let pairs = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| Column::new(1.0, vec![(i, 1.0), (j, 1.0)]));
+        master.add_columns(singles.chain(pairs).collect()).unwrap();
+        let first = master.solve().unwrap();
+        assert!(near(first.objective, 10.5));
+        let basis = master.basis().unwrap();
+
+        // Bars, a cut and a column come and go, but for the column.
+        master.limit_columns(&[(4, 0.0), (3, 0.0)]).unwrap();
+        assert!(near(master.solve().unwrap().objective, 16.0));
+        let cut = Cut { coefficients: vec![(0, 1.0)], relation: Relation::AtMost, bound: 3.0 };
+        master.add_cut(&cut).unwrap();
+        master.add_columns(vec![Column::new(2.0, vec![(0, 1.0)])]).unwrap();
+        assert!(near(master.solve().unwrap().objective, 20.0));
+        master.retain_cuts(|_| false).unwrap();
+        master.limit_columns(&[(3, f64::INFINITY), (4, f64::INFINITY)]).unwrap();
+        master.restore(&basis).unwrap();
+        assert!(master.values().unwrap().is_empty(), "values of a basis that was not solved");
+        let again = master.solve().unwrap();
+        assert!(near(again.objective, 10.5));
+        #[cfg(feature = "highs")]
+        if backend == Backend::Highs {
+            assert_eq!((again.iterations, &again.duals), (0, &first.duals));
+        }
+
+        master.change_costs(&[(5, 3.0), (0, 0.5)]).unwrap();
+        assert!(near(master.solve().unwrap().objective, 14.0));
+        assert!(matches!(master.change_costs(&[(9, 1.0)]), Err(LpError::IndexOutOfRange { .. })));
+        assert!(matches!(master.change_costs(&[(0, f64::NAN)]), Err(LpError::NotFinite { .. })));
+        assert!(matches!(master.limit_columns(&[(0, 1.0), (9, 1.0)]), Err(LpError::IndexOutOfRange { .. })));
+        assert_eq!(master.columns()[0].upper, f64::INFINITY);
+    }
+}

@@ -6,8 +6,17 @@ use crate::error::LpError;
 use crate::highs_calls::{Model, Stop};
 use crate::program::Relation;
 
+const BASIC: highs_sys::HighsInt = highs_sys::kHighsBasisStatusBasic;
+
 #[derive(Debug)]
 pub(super) struct Primal(Model);
+
+/// States of columns and constraints.
+#[derive(Debug, Clone)]
+pub(super) struct Basis {
+    columns: Vec<highs_sys::HighsInt>,
+    constraints: Vec<highs_sys::HighsInt>,
+}
 
 impl Primal {
     pub(super) fn new(demands: &[f64]) -> Result<Self, LpError> {
@@ -30,8 +39,28 @@ impl Primal {
         self.0.delete_columns(delete)
     }
 
-    pub(super) fn limit_column(&mut self, column: usize, upper: f64) -> Result<(), LpError> {
-        self.0.bound_column(column, upper)
+    pub(super) fn limit_columns(&mut self, columns: &[usize], uppers: &[f64]) -> Result<(), LpError> {
+        self.0.bound_columns(columns, uppers)
+    }
+
+    pub(super) fn change_cost(&mut self, column: usize, cost: f64) -> Result<(), LpError> {
+        self.0.change_cost(column, cost)
+    }
+
+    pub(super) fn basis(&self) -> Result<Basis, LpError> {
+        let (columns, constraints) = self.0.basis()?;
+        // A column that is not basic rests at 0, also when its limit changes.
+        let rests = |state| if state == BASIC { BASIC } else { highs_sys::kHighsBasisStatusLower };
+        Ok(Basis { columns: columns.into_iter().map(rests).collect(), constraints })
+    }
+
+    /// Columns and cuts that came after the basis rest, or are basic.
+    pub(super) fn restore(&mut self, basis: &Basis) -> Result<(), LpError> {
+        let (columns, constraints) = self.0.shape();
+        let mut all = basis.clone();
+        all.columns.resize(columns, highs_sys::kHighsBasisStatusLower);
+        all.constraints.resize(constraints, BASIC);
+        self.0.set_basis(&all.columns, &all.constraints)
     }
 
     pub(super) fn change_demand(&mut self, demand: usize, units: f64) -> Result<(), LpError> {

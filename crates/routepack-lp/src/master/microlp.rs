@@ -50,7 +50,11 @@ impl Dual {
         self.forget()
     }
 
-    pub(super) fn limit_column(&mut self, _: usize, _: f64) -> Result<(), LpError> {
+    pub(super) fn limit_columns(&mut self, _: &[usize], _: &[f64]) -> Result<(), LpError> {
+        self.forget()
+    }
+
+    pub(super) fn change_cost(&mut self, _: usize, _: f64) -> Result<(), LpError> {
         self.forget()
     }
 
