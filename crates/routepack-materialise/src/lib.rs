@@ -21,5 +21,5 @@ pub use materialise::{Materialised, MoveOptions, map_sha256, materialise};
 pub use memories::{ExpertPlace, Memories, Usage, apply};
 pub use owner::{ExpertGrid, Owner};
 pub use rounds::{Block, Pass};
-pub use state::{ExpertState, ExpertTensor, Held, Holdings, Seat, StateKind};
+pub use state::{ExpertState, ExpertTensor, Held, HeldRun, Holdings, Seat, StateKind};
 pub use transfer::{Transfer, slot_permutation};

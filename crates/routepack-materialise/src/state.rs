@@ -89,6 +89,23 @@ pub struct Seat {
     pub slot: u32,
 }
 
+/// A run of a tensor's bytes in one rank's memory of a flat kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldRun {
+    /// Layer.
+    pub layer: usize,
+    /// Tensor.
+    pub tensor: usize,
+    /// Slot.
+    pub slot: u32,
+    /// First byte, counted from the start of the tensor's slice.
+    pub start: u64,
+    /// Bytes.
+    pub num_bytes: u64,
+    /// Where they are in the rank's memory of the layer's chunk.
+    pub at: u64,
+}
+
 /// Expert state on a grid: where every byte is.
 #[derive(Clone, Debug)]
 pub struct Holdings {
@@ -188,9 +205,8 @@ impl Holdings {
         }
     }
 
-    /// What one rank holds of a flat kind: (layer, tensor, slot, first byte of the tensor, bytes, where in the rank's
-    /// memory of that chunk), by layer, slot and tensor. Nothing of a kind held by slot.
-    pub fn runs_of_rank(&self, kind: usize, rank: u32) -> Vec<(usize, usize, u32, u64, u64, u64)> {
+    /// What one rank holds of a flat kind, by layer, slot and tensor; nothing of a kind held by slot.
+    pub fn runs_of_rank(&self, kind: usize, rank: u32) -> Vec<HeldRun> {
         let described = &self.state.kinds[kind];
         let size = u64::from(described.element_bytes);
         let mut held = Vec::new();
@@ -199,8 +215,13 @@ impl Holdings {
                 for slot in owner.ep * self.places..(owner.ep + 1) * self.places {
                     for (tensor, sized) in self.state.tensors.iter().enumerate() {
                         let runs = self.runs(layer, slot, tensor, 0..sized.elements).into_iter();
-                        held.extend(runs.filter(|run| run.edp == owner.edp).map(|run| {
-                            (layer, tensor, slot, run.start * size, run.len * size, run.at * size)
+                        held.extend(runs.filter(|run| run.edp == owner.edp).map(|run| HeldRun {
+                            layer,
+                            tensor,
+                            slot,
+                            start: run.start * size,
+                            num_bytes: run.len * size,
+                            at: run.at * size,
                         }));
                     }
                 }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use routepack_materialise::{
     ExpertPlace, ExpertState, ExpertTensor, FlatOptions, Held, Holdings, Materialised, Memories, MoveOptions,
     Pass, StateKind, apply, materialise,
@@ -181,7 +183,28 @@ proptest! {
     }
 }
 
-/// Two layers of 8 experts on EP 2, two copies, cuts inside experts.
+#[test]
+fn the_generator_reaches_the_hard_cases() {
+    let mut runner = TestRunner::deterministic();
+    let mut reached = [0; 4];
+    for _ in 0..100 {
+        let case = case().new_tree(&mut runner).expect("a case").current();
+        let moved = plan(&case);
+        let sent = || moved.passes.iter().flat_map(|pass| pass.rounds.iter().flatten());
+        let hard = [
+            moved.passes.len() > 1,
+            moved.passes.iter().any(|pass| !pass.local.is_empty()),
+            crossing_copies(&moved) > 0,
+            sent().any(|block| block.pieces.len() > 1),
+        ];
+        for (count, hard) in reached.iter_mut().zip(hard) {
+            *count += usize::from(hard);
+        }
+    }
+    assert!(reached.iter().all(|&count| count >= 20), "{reached:?}");
+}
+
+/// One layer of 8 experts on EP 2, two copies, cuts inside experts.
 fn pair(target: Vec<u32>) -> (Holdings, Materialised) {
     let state =
         ExpertState { flat: FlatOptions::default(), ..ExpertState::mixed_precision_adam(8, 24, 16, 1) };

@@ -3,6 +3,7 @@
 
 mod batch;
 mod errors;
+mod materialise;
 mod planning;
 mod routes;
 mod rows;
@@ -20,6 +21,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<batch::NativeBatch>()?;
     module.add_class::<planning::Planning>()?;
+    module.add_function(wrap_pyfunction!(materialise::map_hash, module)?)?;
+    module.add_function(wrap_pyfunction!(materialise::rank_move, module)?)?;
+    module.add_function(wrap_pyfunction!(materialise::flat_runs, module)?)?;
     module.add_function(wrap_pyfunction!(planning::start, module)?)?;
     module.add_function(wrap_pyfunction!(planning::verify_plan, module)?)?;
     module.add_function(wrap_pyfunction!(planning::job_from_toml, module)?)?;

@@ -68,3 +68,16 @@ def rows(
     threads: int | None = None,
 ) -> dict[str, Any]: ...
 def check(certificate: str, lengths: npt.NDArray[np.uint64], pad_multiple: int = 1) -> dict[str, Any]: ...
+
+def map_hash(log2phys: Sequence[Sequence[int]]) -> str: ...
+def rank_move(
+    topology: str,
+    state: str,
+    options: str,
+    resident: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
+    rank: int,
+) -> str: ...
+def flat_runs(
+    topology: str, state: str, layers: int, kind: int, rank: int
+) -> list[tuple[int, int, int, int, int, int]]: ...

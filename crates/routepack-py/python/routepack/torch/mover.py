@@ -1,0 +1,191 @@
+"""Moves expert state over torch.distributed: all ranks, or none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .._native import RoutePackError, rank_move
+from .columns import ColumnMap
+from .state import ExpertState, MapMismatch, slots_of
+
+Piece = Sequence[int]
+"""layer, kind, tensor, slot, first byte, end."""
+
+
+class MoveFailed(RoutePackError):
+    """A rank could not do its part: map and state are what they were before."""
+
+
+def _size(pieces: Sequence[Piece]) -> int:
+    return sum(piece[5] - piece[4] for piece in pieces)
+
+
+class Mover:
+    """Executes the rounds of a move: in each, this rank sends to at most one peer and receives from at most one.
+
+    What arrives is held aside. After every pass all ranks vote; only if all have everything is it written to its place.
+    If a later pass fails, the earlier ones are moved back. The map changes last. Backends: gloo, NCCL.
+    """
+
+    def __init__(
+        self,
+        state: ExpertState,
+        column_maps: Sequence[ColumnMap] = (),
+        options: Mapping[str, int] | None = None,
+        device: torch.device | str = "cpu",
+        on_event: Callable[[str, int], None] = lambda event, number: None,
+    ) -> None:
+        """``options``: block_bytes, staging_bytes. ``on_event`` is told where the move is (for tests and traces)."""
+        self.state = state
+        self.column_maps = list(column_maps)
+        self.options = dict(options or {})
+        self.device = torch.device(device)
+        self.on_event = on_event
+        self._written = False
+
+    def move(self, log2phys: Any) -> dict[str, int]:
+        """Moves all state to a map ``[layers, experts]``; every rank calls this between the same steps.
+
+        Raises:
+            MoveFailed: some rank failed; nothing has changed anywhere.
+            MapMismatch: ranks or sets do not agree on the map, or a step is going on.
+        """
+        state, target = self.state, slots_of(log2phys)
+        if state.in_step:
+            raise MapMismatch("a map changes only between steps")
+        self._check_columns()
+        state.agree()
+        planned = rank_move(
+            state.topology_json(), state.state_json(), json.dumps(self.options), state.log2phys, target, state.rank
+        )
+        move = json.loads(planned)
+        state._drop()
+        try:
+            self._run(move)
+        finally:
+            # Made from what is there now: the old state or the new.
+            state._remake()
+        state._commit(target, move["target_sha256"])
+        for layer, column_map in enumerate(self.column_maps):
+            column_map.phys2log.copy_(torch.tensor(state.phys2log(layer)))
+        return {"passes": len(move["passes"]), "staging_bytes": move["staging_bytes"]}
+
+    def _check_columns(self) -> None:
+        for layer, column_map in enumerate(self.column_maps):
+            if column_map.phys2log.tolist() != self.state.phys2log(layer):
+                raise MapMismatch(f"the column map of layer {layer} is not the map in force")
+
+    def _run(self, move: dict[str, Any]) -> None:
+        send = [torch.empty(0, dtype=torch.uint8)] * 2
+        staging = send[0]
+        error: Exception | None = None
+        try:
+            self.on_event("allocate", 0)
+            send = [self._buffer(move["message_bytes"]) for _ in range(2)]
+            staging = self._buffer(move["staging_bytes"])
+        except Exception as failure:
+            error = failure
+        # Nothing is sent before every rank has its buffers.
+        self._vote(error)
+        self._written = False
+        try:
+            for number, one in enumerate(move["passes"]):
+                try:
+                    self._pass(number, one, send, staging)
+                except MoveFailed as failure:
+                    self._undo(move["passes"][:number], send, staging, failure)
+                    raise
+        except MoveFailed:
+            raise
+        except Exception:
+            # The connection itself failed. Sets that are torn: no step, no save until a checkpoint is loaded.
+            if self._written:
+                self.state.versions = {name: "torn" for name in self.state.versions}
+            raise
+
+    def _pass(self, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor) -> None:
+        """Receives a pass aside, votes, writes it to its places."""
+        error: Exception | None = None
+        arrived: list[tuple[Piece, Tensor]] = []
+        used = 0
+        try:
+            self.on_event("pass", number)
+            for source, place in one["local"]:
+                part = staging[used : used + _size([source])]
+                part.copy_(self.state.view(*source))
+                arrived.append((place, part))
+                used += part.numel()
+        except Exception as failure:
+            error = failure
+        used = _size([place for _, place in one["local"]])
+        waiting: list[Any] = []
+        for turn, step in enumerate(one["rounds"]):
+            # Packed while the round before is under way.
+            buffer = send[turn % 2]
+            if step["send"]:
+                try:
+                    self._pack(step["send"][1], buffer)
+                except Exception as failure:
+                    # The peer waits for bytes; the vote tells it to forget them.
+                    error = error or failure
+            for request in waiting:
+                request.wait()
+            waiting = []
+            if step["receive"]:
+                peer, pieces = step["receive"]
+                size = _size(pieces)
+                waiting.append(dist.irecv(staging[used : used + size], peer))
+                for piece in pieces:
+                    arrived.append((piece, staging[used : used + _size([piece])]))
+                    used += _size([piece])
+            if step["send"]:
+                waiting.append(dist.isend(buffer[: _size(step["send"][1])], step["send"][0]))
+        for request in waiting:
+            request.wait()
+        try:
+            self.on_event("vote", number)
+        except Exception as failure:
+            error = error or failure
+        self._vote(error)
+        self._written = True
+        for piece, part in arrived:
+            self.state.view(*piece).copy_(part)
+        self.on_event("written", number)
+
+    def _pack(self, pieces: Sequence[Piece], buffer: Tensor) -> None:
+        at = 0
+        for piece in pieces:
+            size = _size([piece])
+            buffer[at : at + size].copy_(self.state.view(*piece))
+            at += size
+
+    def _undo(self, done: list[dict[str, Any]], send: list[Tensor], staging: Tensor, cause: MoveFailed) -> None:
+        """Moves passes back; needs no memory that is not there."""
+        events, self.on_event = self.on_event, lambda event, number: None
+        try:
+            for number, one in reversed(list(enumerate(done))):
+                self._pass(number, _inverse(one), send, staging)
+        except MoveFailed as failure:
+            raise RuntimeError(f"a move failed and could not be undone: {failure}; load a checkpoint") from cause
+        finally:
+            self.on_event = events
+
+    def _vote(self, error: Exception | None) -> None:
+        """All ranks hear whether all are well."""
+        ballot = torch.tensor([0 if error else 1], device=self.device)
+        dist.all_reduce(ballot, op=dist.ReduceOp.MIN)
+        if not ballot.item():
+            raise MoveFailed(f"a move was given up, nothing has changed: {error or 'another rank failed'}") from error
+
+    def _buffer(self, size: int) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8, device=self.device)
+
+
+def _inverse(one: dict[str, Any]) -> dict[str, Any]:
+    rounds = [{"send": step["receive"], "receive": step["send"]} for step in one["rounds"]]
+    return {"local": [[place, source] for source, place in one["local"]], "rounds": rounds}

@@ -1,0 +1,53 @@
+"""What cannot be moved yet, refused by name before anything is registered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from .._native import RoutePackError
+
+
+class Unsupported(RoutePackError):
+    """State of this kind does not follow a placement yet."""
+
+
+def refuse_unsupported(model: nn.Module, optimizer: Any = None, physical_router: bool = False) -> None:
+    """Raises Unsupported for state that would not follow its experts.
+
+    ``physical_router``: whether the router itself speaks of slots (ours is logical, with a ColumnMap behind it).
+    """
+    for part in _optimizers(optimizer):
+        name = type(part).__name__
+        if "muon" in name.lower():
+            raise Unsupported(f"{name}: whole-matrix optimizers hold state that is no function of one element")
+        if "hybriddevice" in name.lower() or getattr(part, "offload_fraction", 0):
+            raise Unsupported(f"{name}: hybrid-device offload splits the state of one expert between devices")
+    for name, parameter in model.named_parameters():
+        # A DTensor whose first axis is experts: FSDP2 shards inside the stack.
+        if hasattr(parameter, "placements") and parameter.ndim == 3:
+            raise Unsupported(f"{name}: experts stacked in one FSDP2 parameter")
+    for name, module in model.named_modules():
+        meta = getattr(module, "fp8_meta", None)
+        recipe = meta.get("recipe") if isinstance(meta, dict) else None
+        delayed = getattr(recipe, "delayed", None)
+        if callable(delayed) and delayed():
+            raise Unsupported(f"{name}: FP8 with delayed scaling keeps histories per slot; use current or block scaling")
+        config = getattr(module, "config", None)
+        limited = getattr(config, "moe_router_num_groups", None) or getattr(config, "moe_router_topk_limited_devices", None)
+        if physical_router and limited:
+            raise Unsupported(f"{name}: a router of slots under group-limited routing would choose other groups")
+
+
+def _optimizers(optimizer: Any) -> list[Any]:
+    """An optimizer and what it wraps (Megatron chains them)."""
+    found, waiting = [], [optimizer]
+    while waiting:
+        part = waiting.pop()
+        if part is None or any(part is one for one in found):
+            continue
+        found.append(part)
+        waiting.append(getattr(part, "optimizer", None))
+        waiting.extend(getattr(part, "chained_optimizers", None) or [])
+    return found
