@@ -9,6 +9,7 @@ use safetensors::Dtype as TensorType;
 use safetensors::tensor::Metadata;
 
 use crate::ImportError;
+use crate::error::read_error;
 
 /// Most bytes of a safetensors header, as the library itself has it.
 const MAX_HEADER: u64 = 100_000_000;
@@ -37,6 +38,8 @@ pub(crate) fn kind(start: &[u8], file: &str) -> Result<Kind, ImportError> {
         }
         _ if start.starts_with(b"PK") => Ok(Kind::Numpy),
         [0x80, 1..=5, ..] => refuse("a pickle"),
+        // Protocols 0 and 1 have no mark of their own, but JSON never begins as their containers and objects do.
+        [b'(' | b']' | b'}' | b'c', ..] => refuse("a pickle"),
         _ => Ok(Kind::Lines),
     }
 }
@@ -59,11 +62,7 @@ impl Carrier {
     }
 
     pub(crate) fn open_safetensors(path: &Path, file: &str) -> Result<Self, ImportError> {
-        let access = |error: std::io::Error| FormatError::Access {
-            file: file.to_owned(),
-            action: "read",
-            error: error.to_string(),
-        };
+        let access = |error: std::io::Error| read_error(file, &error);
         let damaged = |why: String| FormatError::Form { file: file.to_owned(), why };
         let mut source = BufReader::new(File::open(path).map_err(access)?);
         let mut length = [0u8; 8];
@@ -76,7 +75,8 @@ impl Carrier {
         let total = source.seek(SeekFrom::End(0)).map_err(access)?;
         let expected = (metadata.data_len() as u64).checked_add(8 + length);
         if expected != Some(total) {
-            let why = format!("the header speaks of {expected:?} bytes, the file has {total}");
+            let expected = expected.map_or("more than 2^64".to_owned(), |expected| expected.to_string());
+            let why = format!("the header speaks of {expected} bytes, the file has {total}");
             return Err(damaged(why).into());
         }
         Ok(Self::Safetensors { file: file.to_owned(), source, data: 8 + length, metadata })
@@ -109,11 +109,9 @@ impl Carrier {
                     present: metadata.offset_keys().join(", "),
                 })?;
                 let (from, end) = info.data_offsets;
-                source.seek(SeekFrom::Start(*data + from as u64)).map_err(|error| FormatError::Access {
-                    file: file.clone(),
-                    action: "read",
-                    error: error.to_string(),
-                })?;
+                source
+                    .seek(SeekFrom::Start(*data + from as u64))
+                    .map_err(|error| read_error(file, &error))?;
                 work(&describe(info.dtype, &info.shape), &mut source.take((end - from) as u64))
             }
         }

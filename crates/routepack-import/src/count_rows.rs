@@ -2,11 +2,13 @@
 //!
 //! Problem: rows of routes `[rows, layers, k]` in some integer type; add each to counts `[MoE layers, E]`, but only if
 //! its k ids of every `MoE` layer are different and below E; stop at the first row that is not so.
-//! Method: a row is loaded into 16-bit ids (an id that does not fit becomes one above every expert), checked as a
-//! whole with vectors (largest id; every group compared with its own rotations by 1 to k/2, which meet every pair;
-//! several groups at once, in constant patterns the compiler turns into shuffles), and only then scattered. Ids of one group are different and layers differ along a row, so no increment waits for
-//! the one before it.
-//! Complexity: O(rows · layers · k · (1 + k/2 / vector width)); the counts of one sample stay in the L1 or L2 cache.
+//! Method: rows are taken in blocks that stay in the cache. Every row is loaded into 16-bit ids (an id that does not fit
+//! becomes one above every expert) and checked as a whole with vectors: largest id; every group compared with its own
+//! rotations by 1 to k/2, which meet every pair; several groups at once, in constant patterns the compiler turns into
+//! shuffles. Then the valid rows of the block are scattered, a few layers of all rows at a time, so that the counts being
+//! incremented stay in the L1 cache. Ids of one group are different and layers differ along a row, so no increment waits
+//! for the one before it.
+//! Complexity: O(rows · layers · k · (1 + k/2 / vector width)).
 //! Dispatch: `multiversion` picks the instruction set at run time; everything is integers.
 
 #![expect(clippy::inline_always, reason = "bodies must be inlined into every instruction set's version")]
@@ -19,6 +21,11 @@ use crate::Dtype;
 
 /// An id above every expert.
 const NO_EXPERT: u16 = u16::MAX;
+
+/// Ids of a block of rows; 2 bytes each.
+const BLOCK_IDS: usize = 1 << 15;
+/// Counts incremented at once; 4 bytes each.
+const COUNTS_AT_ONCE: usize = 6144;
 
 /// Which ids of a row are counted, and where.
 pub(crate) struct RowPlan {
@@ -36,20 +43,36 @@ pub(crate) struct RowPlan {
     pub(crate) phys2log: Option<Vec<u16>>,
 }
 
-/// Counts rows from the first on; returns how many were counted before the first that is none.
+/// Counts rows from the first on; returns how many were counted before the first that is none. `block` is room to work in.
 pub(crate) fn count_rows(
     plan: &RowPlan,
     dtype: Dtype,
     bytes: &[u8],
-    row: &mut Vec<u16>,
+    block: &mut Vec<u16>,
     counts: &mut [u32],
 ) -> usize {
-    let width = dtype.width();
-    row.resize(plan.routed.iter().map(Range::len).sum(), 0);
-    for (rows, bytes) in bytes.chunks_exact(plan.row_ids * width).enumerate() {
-        if plan.dense.iter().any(|dense| !is_blank(&bytes[dense.start * width..dense.end * width])) {
-            return rows;
+    let stride = plan.row_ids * dtype.width();
+    let ids = plan.routed.iter().map(Range::len).sum::<usize>();
+    let rows = (BLOCK_IDS / ids).max(1);
+    block.resize(rows * ids, 0);
+    let mut counted = 0;
+    for bytes in bytes.chunks(rows * stride) {
+        let valid = count_block(plan, dtype, bytes, block, counts);
+        counted += valid;
+        if valid * stride < bytes.len() {
+            break;
         }
+    }
+    counted
+}
+
+/// Loads and checks the rows of a block one by one, then counts those before the first that is none.
+#[multiversion(targets("x86_64+avx2+bmi2", "aarch64+neon"))]
+fn count_block(plan: &RowPlan, dtype: Dtype, bytes: &[u8], block: &mut [u16], counts: &mut [u32]) -> usize {
+    let width = dtype.width();
+    let ids = plan.routed.iter().map(Range::len).sum::<usize>();
+    let mut valid = 0;
+    for (bytes, row) in bytes.chunks_exact(plan.row_ids * width).zip(block.chunks_exact_mut(ids)) {
         let mut rest = &mut row[..];
         for routed in &plan.routed {
             let (now, later) = rest.split_at_mut(routed.len());
@@ -59,20 +82,25 @@ pub(crate) fn count_rows(
         if let Some(phys2log) = &plan.phys2log {
             to_logical(row, plan, phys2log);
         }
-        if !tally(row, plan.top_k, plan.experts, counts) {
-            return rows;
+        let blank = |dense: &Range<usize>| is_blank(&bytes[dense.start * width..dense.end * width]);
+        if !plan.dense.iter().all(blank) || !is_valid(row, plan.top_k, plan.experts) {
+            break;
         }
+        valid += 1;
     }
-    bytes.len() / (plan.row_ids * width)
+    scatter_block(&block[..valid * ids], [ids, plan.top_k], plan.experts, counts);
+    valid
 }
 
 /// Whether all bytes are 0 or all are 255: what producers put where there are no routes.
+#[inline(always)]
 fn is_blank(bytes: &[u8]) -> bool {
     let or = bytes.iter().fold(0, |or, byte| or | byte);
     let and = bytes.iter().fold(255, |and, byte| and & byte);
     or == 0 || and == 255
 }
 
+#[inline(always)]
 fn to_logical(row: &mut [u16], plan: &RowPlan, phys2log: &[u16]) {
     let layers = row.len() / plan.top_k;
     let slots = phys2log.len() / layers;
@@ -84,6 +112,7 @@ fn to_logical(row: &mut [u16], plan: &RowPlan, phys2log: &[u16]) {
 }
 
 /// Loads ids of any type; those that do not fit 15 bits become [`NO_EXPERT`] or stay above every expert.
+#[inline(always)]
 fn load(dtype: Dtype, bytes: &[u8], row: &mut [u16]) {
     macro_rules! each {
         ($type:ty, $narrow:expr) => {
@@ -104,40 +133,31 @@ fn load(dtype: Dtype, bytes: &[u8], row: &mut [u16]) {
     }
 }
 
-/// Adds one row to the counts if every group has different ids below E.
-#[multiversion(targets("x86_64+avx2+bmi2", "aarch64+neon"))]
-fn tally(row: &[u16], top_k: usize, experts: usize, counts: &mut [u32]) -> bool {
-    match top_k {
-        1 => tally_groups::<1, 1>(row, experts, counts),
-        2 => tally_groups::<2, 16>(row, experts, counts),
-        4 => tally_groups::<4, 16>(row, experts, counts),
-        6 => tally_groups::<6, 24>(row, experts, counts),
-        8 => tally_groups::<8, 16>(row, experts, counts),
-        10 => tally_groups::<10, 10>(row, experts, counts),
-        _ => {
-            let valid = below(row, experts) && row.chunks_exact(top_k).all(all_different);
-            if valid {
-                for (ids, counts) in row.chunks_exact(top_k).zip(counts.chunks_exact_mut(experts)) {
-                    scatter(ids, counts);
-                }
-            }
-            valid
+/// Whether every group of a row has different ids below E.
+#[inline(always)]
+fn is_valid(row: &[u16], top_k: usize, experts: usize) -> bool {
+    below(row, experts)
+        && match top_k {
+            1 => true,
+            2 => are_different::<2, 16>(row),
+            4 => are_different::<4, 16>(row),
+            6 => are_different::<6, 24>(row),
+            8 => are_different::<8, 16>(row),
+            10 => are_different::<10, 10>(row),
+            _ => row.chunks_exact(top_k).all(all_different),
         }
-    }
 }
 
-/// The same for groups of K, compared N ids at a time.
+/// Whether the ids of every group of K are different, compared N at a time.
 #[inline(always)]
-fn tally_groups<const K: usize, const N: usize>(row: &[u16], experts: usize, counts: &mut [u32]) -> bool {
+fn are_different<const K: usize, const N: usize>(row: &[u16]) -> bool {
     let mut same = [0u16; N];
     let wide = row.chunks_exact(N);
     let rest = wide.remainder();
     for ids in wide {
         let ids: &[u16; N] = ids.try_into().expect("chunks of N");
         // Rotations up to K/2 meet every pair of a group; a larger one repeats a smaller.
-        if K > 1 {
-            compare_rotated::<K, N, 1>(ids, &mut same);
-        }
+        compare_rotated::<K, N, 1>(ids, &mut same);
         if K > 3 {
             compare_rotated::<K, N, 2>(ids, &mut same);
         }
@@ -151,14 +171,7 @@ fn tally_groups<const K: usize, const N: usize>(row: &[u16], experts: usize, cou
             compare_rotated::<K, N, 5>(ids, &mut same);
         }
     }
-    let valid = below(row, experts) && same == [0; N] && rest.chunks_exact(K).all(all_different);
-    if valid {
-        for (ids, counts) in row.chunks_exact(K).zip(counts.chunks_exact_mut(experts)) {
-            let ids: &[u16; K] = ids.try_into().expect("chunks of K");
-            scatter(ids, counts);
-        }
-    }
-    valid
+    same == [0; N] && rest.chunks_exact(K).all(all_different)
 }
 
 /// Marks the ids that equal the one R places on in their group of K, in a circle.
@@ -180,13 +193,43 @@ fn all_different(ids: &[u16]) -> bool {
     ids.iter().enumerate().all(|(position, id)| !ids[..position].contains(id))
 }
 
+/// Adds valid rows to the counts, some layers at a time: as many as have their counts in the L1 cache.
+#[inline(always)]
+fn scatter_block(block: &[u16], [row_ids, top_k]: [usize; 2], experts: usize, counts: &mut [u32]) {
+    let layers = (COUNTS_AT_ONCE / experts).max(1);
+    for (tile, counts) in counts.chunks_mut(layers * experts).enumerate() {
+        let from = tile * layers * top_k;
+        let end = (from + layers * top_k).min(row_ids);
+        for row in block.chunks_exact(row_ids) {
+            match top_k {
+                8 => scatter::<8>(&row[from..end], experts, counts),
+                _ => {
+                    for (ids, counts) in
+                        row[from..end].chunks_exact(top_k).zip(counts.chunks_exact_mut(experts))
+                    {
+                        ids.iter().for_each(|&id| increment(counts, id));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds groups of K to the counts of their layers.
+#[inline(always)]
+fn scatter<const K: usize>(row: &[u16], experts: usize, counts: &mut [u32]) {
+    for (ids, counts) in row.as_chunks::<K>().0.iter().zip(counts.chunks_exact_mut(experts)) {
+        for &id in ids {
+            increment(counts, id);
+        }
+    }
+}
+
 /// Wraps only beyond 2^32 rows of one sample, more than a sample has.
 #[inline(always)]
-fn scatter(ids: &[u16], counts: &mut [u32]) {
-    for &id in ids {
-        if let Some(count) = counts.get_mut(usize::from(id)) {
-            *count = count.wrapping_add(1);
-        }
+fn increment(counts: &mut [u32], id: u16) {
+    if let Some(count) = counts.get_mut(usize::from(id)) {
+        *count = count.wrapping_add(1);
     }
 }
 
@@ -200,30 +243,64 @@ mod tests {
         for top_k in 1..=12usize {
             let (layers, experts) = (5, 40);
             let good: Vec<u16> = (0..layers * top_k).map(|at| (at % top_k * 3) as u16).collect();
-            let mut counts = vec![0; layers * experts];
-            assert!(tally(&good, top_k, experts, &mut counts));
-            assert_eq!(counts.iter().sum::<u32>() as usize, layers * top_k);
+            assert!(is_valid(&good, top_k, experts));
             for layer in 0..layers {
                 for first in 0..top_k {
                     for second in 0..top_k {
                         let mut ids = good.clone();
                         ids[layer * top_k + second] = ids[layer * top_k + first];
-                        let before = counts.clone();
                         assert_eq!(
-                            tally(&ids, top_k, experts, &mut counts),
+                            is_valid(&ids, top_k, experts),
                             first == second,
                             "{top_k} {first} {second}"
                         );
-                        if first != second {
-                            assert_eq!(counts, before, "a refused row leaves no trace");
-                        }
                     }
                 }
                 for wrong in [40, 41, u16::MAX] {
                     let mut ids = good.clone();
                     ids[layer * top_k] = wrong;
-                    assert!(!tally(&ids, top_k, experts, &mut counts), "{top_k} {wrong}");
+                    assert!(!is_valid(&ids, top_k, experts), "{top_k} {wrong}");
                 }
+            }
+        }
+    }
+
+    /// Blocks and tiles of layers change nothing: counts as one by one, and a refused row leaves no trace.
+    #[test]
+    fn blocks_and_tiles_count_like_single_ids() {
+        for (layers, top_k, experts, dense) in
+            [(7, 8, 4000, 0), (40, 8, 300, 1), (3, 3, 9, 2), (1, 8, 32768, 0)]
+        {
+            let recorded = layers + dense;
+            let plan = RowPlan {
+                top_k,
+                experts,
+                row_ids: recorded * top_k,
+                routed: std::iter::once(dense * top_k..recorded * top_k).collect(),
+                dense: std::iter::once(0..dense * top_k).filter(|dense| !dense.is_empty()).collect(),
+                phys2log: None,
+            };
+            let rows = 2 * BLOCK_IDS / (layers * top_k) + 5;
+            let id = |row: usize, layer: usize, choice: usize| (row * 31 + layer * 7 + choice) % experts;
+            for bad in [None, Some(0), Some(rows / 2), Some(rows - 1)] {
+                let (mut bytes, mut expected) = (Vec::new(), vec![0u32; layers * experts]);
+                for row in 0..rows {
+                    bytes.resize(bytes.len() + 4 * dense * top_k, 0);
+                    for layer in 0..layers {
+                        for choice in 0..top_k {
+                            let broken = bad == Some(row) && layer + 1 == layers && choice + 1 == top_k;
+                            let id = if broken { experts } else { id(row, layer, choice) };
+                            bytes.extend((id as i32).to_le_bytes());
+                            if bad.is_none_or(|bad| row < bad) {
+                                expected[layer * experts + id] += 1;
+                            }
+                        }
+                    }
+                }
+                let mut counts = vec![0; layers * experts];
+                let counted = count_rows(&plan, Dtype::I32, &bytes, &mut Vec::new(), &mut counts);
+                assert_eq!(counted, bad.unwrap_or(rows));
+                assert_eq!(counts, expected);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What can be wrong with recorded routes, with its place.
 
 use std::fmt;
+use std::io;
 
 use routepack_formats::FormatError;
 use routepack_problem::ProblemError;
@@ -238,4 +239,13 @@ impl ImportError {
     pub(crate) fn option(option: &'static str, value: impl ToString, limit: impl Into<String>) -> Self {
         Self::Option { option, value: value.to_string(), limit: limit.into() }
     }
+}
+
+/// A read that failed: by the system, or because the file ends early or does not unpack.
+pub(crate) fn read_error(file: &str, error: &io::Error) -> ImportError {
+    let file = file.to_owned();
+    if error.raw_os_error().is_some() {
+        return FormatError::Access { file, action: "read", error: error.to_string() }.into();
+    }
+    FormatError::Form { file, why: format!("damaged, or not whole: {error}") }.into()
 }

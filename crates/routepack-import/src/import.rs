@@ -11,6 +11,7 @@ use routepack_formats::FormatError;
 
 use crate::batch_arrays::read_arrays;
 use crate::carrier::{Carrier, Kind, kind};
+use crate::error::read_error;
 use crate::rollouts::read_rollouts;
 use crate::window::Window;
 use crate::{Form, ImportError, ImportOptions, Imported};
@@ -45,22 +46,24 @@ pub fn import(
     if path == Path::new("-") {
         return import_lines(io::stdin().lock(), "-", form, options, progress);
     }
-    let access = |action, error: io::Error| FormatError::Access {
-        file: file.clone(),
-        action,
-        error: error.to_string(),
+    let open = || {
+        File::open(path).map_err(|error| FormatError::Access {
+            file: file.clone(),
+            action: "open",
+            error: error.to_string(),
+        })
     };
-    let source = File::open(path).map_err(|error| access("open", error))?;
+    let source = open()?;
     let total = source.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
     let mut start = Vec::new();
-    source.take(1024).read_to_end(&mut start).map_err(|error| access("read", error))?;
+    source.take(1024).read_to_end(&mut start).map_err(|error| read_error(&file, &error))?;
     let mut window = Window::new(&file, form, options)?;
     let mut carrier = match kind(&start, &file)? {
         Kind::Numpy => Carrier::open_numpy(path)?,
         Kind::Safetensors => Carrier::open_safetensors(path, &file)?,
         Kind::Gzip | Kind::Lines => {
             // Opened again rather than rewound: it may be a pipe, whose first bytes are gone.
-            let rest = File::open(path).map_err(|error| access("open", error))?;
+            let rest = open()?;
             let source: Box<dyn Read> =
                 if total.is_some() { Box::new(rest) } else { Box::new(start.as_slice().chain(rest)) };
             return read_lines(window, source, total, progress);
@@ -110,11 +113,7 @@ fn read_lines(
 }
 
 fn peek(source: &mut impl BufRead, file: &str) -> Result<Kind, ImportError> {
-    let start = source.fill_buf().map_err(|error| FormatError::Access {
-        file: file.to_owned(),
-        action: "read",
-        error: error.to_string(),
-    })?;
+    let start = source.fill_buf().map_err(|error| read_error(file, &error))?;
     kind(&start[..start.len().min(1024)], file)
 }
 

@@ -2,6 +2,7 @@
 
 mod axes;
 mod batch_arrays;
+mod beside;
 mod carrier;
 mod count_routes;
 mod count_rows;
@@ -11,6 +12,7 @@ mod dtype;
 mod error;
 mod form;
 mod import;
+mod layer_arrays;
 mod options;
 mod rollout_line;
 mod rollouts;

@@ -5,6 +5,7 @@ use std::io::BufRead;
 use routepack_formats::FormatError;
 
 use crate::decode::{Decoded, Decoder, Scratch, Source};
+use crate::error::read_error;
 use crate::rollout_line::{Choice, RolloutLine};
 use crate::routes_value::RoutesValue;
 use crate::sample::{Rows, Sample};
@@ -28,11 +29,7 @@ pub(crate) fn read_rollouts(
     let (mut line, mut scratch) = (Vec::new(), [Scratch::default(), Scratch::default()]);
     for number in 1.. {
         line.clear();
-        let read = lines.read_until(b'\n', &mut line).map_err(|error| FormatError::Access {
-            file: window.file.clone(),
-            action: "read",
-            error: error.to_string(),
-        })?;
+        let read = lines.read_until(b'\n', &mut line).map_err(|error| read_error(&window.file, &error))?;
         if read == 0 {
             break;
         }

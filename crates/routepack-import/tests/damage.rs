@@ -4,7 +4,8 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use routepack_import::{Dtype, Form, ImportOptions, Layers, Missing, import, import_lines};
+use routepack_formats::FormatError;
+use routepack_import::{Dtype, Form, ImportError, ImportOptions, Layers, Missing, import, import_lines};
 
 use support::{Named, Style, npz, recordings, safetensors, write_arrays, write_lines};
 
@@ -71,6 +72,35 @@ proptest! {
             }
         }
     }
+}
+
+/// A file that ends early is damaged input, not a failure of the system: the two have exit codes of their own.
+#[test]
+fn files_cut_anywhere_are_damaged_input() {
+    let line = |sample: usize| {
+        let expert = sample % 5;
+        format!("{{\"length\":3,\"id\":{sample},\"routed_experts\":[[[{expert},5]],[[1,2]]]}}\n")
+    };
+    let lines: String = (0..50).map(line).collect();
+    let options = ImportOptions { layers: Some(Layers::Moe), ..ImportOptions::new(6) };
+    let arrays = [
+        Named("routed_experts".to_owned(), Dtype::U8, vec![3, 1, 2], vec![1, 2, 3, 4, 5, 0]),
+        Named("lengths".to_owned(), Dtype::I64, vec![1], 3i64.to_le_bytes().to_vec()),
+    ];
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let mut refused = 0;
+    for whole in [support::gzip(lines.as_bytes()), safetensors(&arrays), npz(&arrays)] {
+        std::fs::write(file.path(), &whole).expect("written");
+        import(file.path(), Form::Slime, &options, &mut |_| {}).expect("whole");
+        for end in (20..whole.len()).step_by(7) {
+            std::fs::write(file.path(), &whole[..end]).expect("written");
+            let error = import(file.path(), Form::Slime, &options, &mut |_| {}).expect_err("cut");
+            let access = matches!(error, ImportError::File(FormatError::Access { .. }));
+            assert!(!access && !error.to_string().contains("Some("), "cut at {end}: {error}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 50, "{refused}");
 }
 
 /// A header of a shape without values may say anything about the other dimensions.

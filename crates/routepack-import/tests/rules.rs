@@ -360,6 +360,11 @@ fn pickles_are_refused_by_name() {
     for (bytes, what) in [
         (&b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}\x94."[..], "a pickle is refused"),
         (b"\x80\x02}q\x00.", "a pickle is refused"),
+        // Protocols 0 and 1 of lists, dictionaries and arrays.
+        (b"(lp0\nI1\na.", "a pickle is refused"),
+        (b"]q\x00(K\x01K\x02e.", "a pickle is refused"),
+        (b"}q\x00X\x06\x00\x00\x00lengthq\x01K\x02s.", "a pickle is refused"),
+        (b"cnumpy.core.multiarray\n_reconstruct\np0\n", "a pickle is refused"),
         (
             b"PK\x03\x04\x00\x00\x08\x08\x00\x00\x00\x00\x00\x00archive/data.pkl",
             "a PyTorch file (a pickle) is refused",
@@ -390,7 +395,7 @@ fn damaged_lines_are_refused_with_their_number() {
     let packed = gzip(good.as_bytes());
     import_lines(&packed[..], "r.gz", Form::MsSwift, &options(4), &mut |_| {}).expect("whole");
     let error = import_lines(&packed[..packed.len() - 9], "r.gz", Form::MsSwift, &options(4), &mut |_| {});
-    assert!(error.expect_err("cut").to_string().starts_with("r.gz: cannot read"));
+    assert!(error.expect_err("cut").to_string().starts_with("r.gz: damaged, or not whole"));
 }
 
 #[test]

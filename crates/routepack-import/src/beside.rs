@@ -1,0 +1,258 @@
+//! The arrays beside the routes: what they say of every sample.
+
+use std::ops::Range;
+
+use routepack_formats::{ArrayKind, FormatError};
+
+use crate::batch_arrays::{dtype_of, read_exact, wrong_array};
+use crate::carrier::Carrier;
+use crate::window::{Facts, OutsideId, Window};
+use crate::{Dtype, Form, ImportError, Place};
+
+/// What the arrays beside the routes say.
+#[derive(Default)]
+pub(crate) struct Beside {
+    lengths: Option<Vec<i64>>,
+    rows: Option<Vec<i64>>,
+    starts: Option<Vec<i64>>,
+    loss_tokens: Option<Vec<i64>>,
+    ids: Option<Vec<i64>>,
+    prompt_ids: Option<Vec<i64>>,
+    steps: Option<Vec<i64>>,
+    /// Positions of the tokens of every sample in its row of a padded batch.
+    pub(crate) runs: Option<Vec<Vec<Range<usize>>>>,
+}
+
+impl Beside {
+    pub(crate) fn read(
+        window: &Window<'_>,
+        carrier: &mut Carrier,
+        names: &[String],
+    ) -> Result<Self, ImportError> {
+        let mut beside = Self::default();
+        for name in names {
+            match name.as_str() {
+                "lengths" => beside.lengths = Some(read_vector(window, carrier, name)?),
+                "rows" => beside.rows = Some(read_vector(window, carrier, name)?),
+                "starts" => beside.starts = Some(read_vector(window, carrier, name)?),
+                "loss_tokens" => beside.loss_tokens = Some(read_vector(window, carrier, name)?),
+                "sample_ids" => beside.ids = Some(read_vector(window, carrier, name)?),
+                "prompt_ids" => beside.prompt_ids = Some(read_vector(window, carrier, name)?),
+                "step" => beside.steps = Some(read_vector(window, carrier, name)?),
+                "attention_mask" => beside.runs = Some(read_mask(window, carrier, name)?),
+                "response_mask" | "loss_mask" => {
+                    let runs = read_mask(window, carrier, name)?;
+                    let sums = runs.iter().map(|runs| runs.iter().map(|run| run.len() as i64).sum());
+                    beside.loss_tokens = Some(sums.collect());
+                }
+                _ => {}
+            }
+        }
+        if let Some(lengths) = &window.options.lengths {
+            beside.lengths = Some(lengths.iter().map(|&length| i64::from(length)).collect());
+        }
+        if window.form == Form::Verl && beside.runs.is_none() {
+            let why = "prompts are padded on the left; an array of that name [batch, sequence] tells where";
+            return Err(ImportError::Undeclared { form: "verl", option: "attention_mask", why });
+        }
+        Ok(beside)
+    }
+
+    /// Facts of sample `index` of `samples`.
+    pub(crate) fn facts(
+        &self,
+        window: &Window<'_>,
+        index: usize,
+        samples: Option<usize>,
+    ) -> Result<Facts, ImportError> {
+        let mut place = Place { file: window.file.clone(), sample: index, id: None };
+        let take = |what: &str, values: &Option<Vec<i64>>, place: &Place| match values {
+            Some(values)
+                if samples.is_some_and(|samples| samples != values.len()) || values.len() <= index =>
+            {
+                let why = format!(
+                    "{} values, the routes have {} samples",
+                    values.len(),
+                    samples.unwrap_or(index + 1)
+                );
+                Err(ImportError::sample(place, what, why))
+            }
+            Some(values) => Ok(Some(values[index])),
+            None => Ok(None),
+        };
+        let id = take("sample_ids", &self.ids, &place)?.map(OutsideId::Integer);
+        place.id = id.as_ref().map(OutsideId::text);
+        let masked = self
+            .runs
+            .as_ref()
+            .map(|runs| runs.iter().map(|runs| runs.iter().map(|run| run.len() as i64).sum()).collect());
+        let masked = take("attention_mask", &masked, &place)?;
+        let listed = take("lengths", &self.lengths, &place)?;
+        let length = match (masked, listed) {
+            (Some(masked), Some(listed)) if masked != listed => {
+                let why = format!("{listed} by lengths, {masked} by attention_mask");
+                return Err(ImportError::sample(&place, "length", why));
+            }
+            (Some(length), _) | (None, Some(length)) => tokens("length", length, &place)?,
+            (None, None) => {
+                let why = "not stated; an array `lengths` [samples] or `attention_mask` [batch, sequence] is needed";
+                return Err(ImportError::sample(&place, "length", why));
+            }
+        };
+        let loss = take("loss_tokens", &self.loss_tokens, &place)?;
+        Ok(Facts {
+            length,
+            loss_tokens: loss.map(|loss| tokens("loss tokens", loss, &place)).transpose()?,
+            id,
+            prompt_id: take("prompt_ids", &self.prompt_ids, &place)?,
+            step: take("step", &self.steps, &place)?,
+        })
+    }
+
+    /// Facts of all samples; there are as many as lengths.
+    pub(crate) fn all_facts(
+        &self,
+        window: &Window<'_>,
+        samples: Option<usize>,
+    ) -> Result<Vec<Facts>, ImportError> {
+        let samples = samples.or(self.lengths.as_ref().map(Vec::len)).unwrap_or(1);
+        (0..samples).map(|index| self.facts(window, index, Some(samples))).collect()
+    }
+
+    pub(crate) fn start(&self, place: &Place, index: usize) -> Result<u32, ImportError> {
+        match &self.starts {
+            None => Ok(0),
+            Some(starts) => {
+                let why = || {
+                    ImportError::sample(
+                        place,
+                        "starts",
+                        format!("{} values, fewer than samples", starts.len()),
+                    )
+                };
+                tokens("start", *starts.get(index).ok_or_else(why)?, place)
+            }
+        }
+    }
+
+    /// How many of `rows` rows belong to each sample: as stated, else all T, else all T − 1 (less their starts).
+    pub(crate) fn shares(
+        &self,
+        window: &Window<'_>,
+        facts: &[Facts],
+        rows: usize,
+    ) -> Result<Vec<usize>, ImportError> {
+        let mut of_lengths = Vec::new();
+        for (index, facts) in facts.iter().enumerate() {
+            let place = Place {
+                file: window.file.clone(),
+                sample: index,
+                id: facts.id.as_ref().map(OutsideId::text),
+            };
+            let start = self.start(&place, index)?;
+            of_lengths.push(facts.length.saturating_sub(start) as usize);
+        }
+        if let Some(stated) = &self.rows {
+            let shares: Option<Vec<usize>> = stated.iter().map(|&rows| usize::try_from(rows).ok()).collect();
+            return match shares {
+                Some(shares) if shares.len() == facts.len() && shares.iter().sum::<usize>() == rows => {
+                    Ok(shares)
+                }
+                _ => Err(wrong_array(
+                    window,
+                    "rows",
+                    format!(
+                        "{} values that sum to {}, expected {} samples and {rows} rows",
+                        stated.len(),
+                        stated.iter().sum::<i64>(),
+                        facts.len()
+                    ),
+                )),
+            };
+        }
+        let without_last: Vec<usize> = of_lengths.iter().map(|rows| rows.saturating_sub(1)).collect();
+        let sums = [&of_lengths, &without_last].map(|shares| shares.iter().sum::<usize>());
+        if rows == sums[0] {
+            Ok(of_lengths)
+        } else if rows == sums[1] {
+            Ok(without_last)
+        } else {
+            let why = format!(
+                "{rows} rows; {} samples of {} tokens in all have {} or {} rows, else an array `rows` [samples] is needed",
+                facts.len(),
+                facts.iter().map(|facts| u64::from(facts.length)).sum::<u64>(),
+                sums[0],
+                sums[1]
+            );
+            Err(wrong_array(window, "routed_experts", why))
+        }
+    }
+}
+
+fn tokens(what: &str, value: i64, place: &Place) -> Result<u32, ImportError> {
+    u32::try_from(value)
+        .map_err(|_| ImportError::sample(place, what, format!("{value}: expected 0 to 4294967295")))
+}
+
+/// A vector of integers, one a sample.
+fn read_vector(window: &Window<'_>, carrier: &mut Carrier, name: &str) -> Result<Vec<i64>, ImportError> {
+    carrier.read(name, |header, values| {
+        let dtype = dtype_of(window, name, header)?;
+        let [count] = header.shape[..] else {
+            return Err(wrong_array(window, name, format!("shape {:?}, expected [samples]", header.shape)));
+        };
+        let mut value = vec![0u8; dtype.width()];
+        let mut vector = Vec::new();
+        for _ in 0..count {
+            read_exact(values, &mut value, &window.file)?;
+            vector.push(dtype.value(&value, 0));
+        }
+        Ok(vector)
+    })
+}
+
+/// A mask `[batch, sequence]` of 0 and 1 as runs of ones.
+fn read_mask(
+    window: &Window<'_>,
+    carrier: &mut Carrier,
+    name: &str,
+) -> Result<Vec<Vec<Range<usize>>>, ImportError> {
+    carrier.read(name, |header, values| {
+        let dtype = match header.kind {
+            ArrayKind::Boolean => Dtype::U8,
+            _ => dtype_of(window, name, header)?,
+        };
+        let [batch, sequence] = header.shape[..] else {
+            let why = format!("shape {:?}, expected [batch, sequence]", header.shape);
+            return Err(wrong_array(window, name, why));
+        };
+        if batch == 0 {
+            return Ok(Vec::new());
+        }
+        let mut line = vec![0u8; sequence * dtype.width()];
+        let mut masks = Vec::new();
+        for sample in 0..batch {
+            read_exact(values, &mut line, &window.file)?;
+            let mut runs: Vec<Range<usize>> = Vec::new();
+            for at in 0..sequence {
+                match (dtype.value(&line, at), runs.last_mut()) {
+                    (0, _) => {}
+                    (1, Some(run)) if run.end == at => run.end += 1,
+                    (1, _) => runs.push(at..at + 1),
+                    (value, _) => {
+                        return Err(FormatError::Value {
+                            file: window.file.clone(),
+                            array: name.to_owned(),
+                            index: format!("{sample}, {at}"),
+                            value: value.to_string(),
+                            limit: "expected 0 or 1".to_owned(),
+                        }
+                        .into());
+                    }
+                }
+            }
+            masks.push(runs);
+        }
+        Ok(masks)
+    })
+}
