@@ -24,6 +24,7 @@ use std::fmt;
 
 use crate::error::AnnealError;
 use crate::options::{Options, Start};
+use crate::peers::{Peers, Portable, exchange, share};
 use crate::population::{Archive, Population};
 use crate::resample::{Weights, resample, weigh};
 use crate::stream::Stream;
@@ -84,6 +85,45 @@ pub fn anneal<S: System>(
     stop: &(dyn Fn() -> bool + Sync),
     observe: &mut dyn FnMut(&TemperatureReport),
 ) -> Result<Annealed<S>, AnnealError> {
+    let mut walk = |population: &mut Population<S>, temperature, archive: &mut Archive<S>| {
+        population.walk(system, 0..population.len(), temperature, options, archive, stop)
+    };
+    descend(system, starts, options, stream, &mut walk, observe)
+}
+
+/// [`anneal`], with the population shared among processes that all make this call; see [`crate::peers`].
+///
+/// # Errors
+/// As [`anneal`]; [`AnnealError::Peers`] if a process is gone.
+pub fn anneal_among<S: Portable>(
+    system: &S,
+    starts: Vec<S::State>,
+    options: &Options,
+    stream: &Stream,
+    stop: &(dyn Fn() -> bool + Sync),
+    observe: &mut dyn FnMut(&TemperatureReport),
+    peers: &dyn Peers,
+) -> Result<Annealed<S>, AnnealError> {
+    let mut walk = |population: &mut Population<S>, temperature, archive: &mut Archive<S>| {
+        let (mine, gains_before) = (share(population.len(), peers.rank()), archive.gains);
+        let walked = population.walk(system, mine, temperature, options, archive, stop)?;
+        exchange(system, population, archive, gains_before, !walked, peers)
+    };
+    descend(system, starts, options, stream, &mut walk, observe)
+}
+
+/// Chains of a population at one temperature; `false` if they were stopped.
+type Walk<'a, S> = &'a mut dyn FnMut(&mut Population<S>, f64, &mut Archive<S>) -> Result<bool, AnnealError>;
+
+/// Goes down the ladder, from walk to resampling to walk.
+fn descend<S: System>(
+    system: &S,
+    starts: Vec<S::State>,
+    options: &Options,
+    stream: &Stream,
+    walk: Walk<'_, S>,
+    observe: &mut dyn FnMut(&TemperatureReport),
+) -> Result<Annealed<S>, AnnealError> {
     options.validate()?;
     let (mut population, mut archive) = Population::start(system, starts, options.start, options.population)?;
     let [chains, mut resampling, mut measuring] = [0, 1, 2].map(|purpose| stream.child(purpose));
@@ -99,11 +139,8 @@ pub fn anneal<S: System>(
         let temperature = 1.0 / ladder.beta();
         let gains_before = archive.gains;
         population.begin_temperature(&chains.child(u64::from(rung)));
-        for _ in 0..options.sweeps {
-            let exhausted = options.sweep_limit.is_some_and(|limit| population.sweeps >= limit);
-            if exhausted || !population.sweep(system, temperature, &mut archive, stop)? {
-                return Ok(conclude(archive, Outcome::Stopped, population.sweeps, trace, options.start));
-            }
+        if !walk(&mut population, temperature, &mut archive)? {
+            return Ok(conclude(archive, Outcome::Stopped, population.sweeps, trace, options.start));
         }
         let mut report = describe(&population, rung, temperature);
         report.gains = archive.gains - gains_before;

@@ -47,4 +47,10 @@ pub enum AnnealError {
         /// The energy change.
         change: f64,
     },
+    /// The processes that walk the population together have lost each other.
+    #[error("the population is shared with other processes: {why}")]
+    Peers {
+        /// What happened.
+        why: String,
+    },
 }

@@ -1,11 +1,12 @@
 //! The replicas of one run, what they do together, and the archive they feed.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
 use crate::error::AnnealError;
-use crate::options::Start;
+use crate::options::{Options, Start};
 use crate::stream::Stream;
 use crate::system::{MoveCount, Record, System};
 
@@ -15,6 +16,8 @@ pub(crate) struct Archive<S: System> {
     pub(crate) best: S::Snapshot,
     /// How often it was improved.
     pub(crate) gains: u64,
+    /// The sweep and the replica in which it was met last.
+    pub(crate) met: (u64, u32),
 }
 
 /// One replica.
@@ -47,7 +50,7 @@ impl<S: System> Population<S> {
         }
         let best = starts.iter().min_by_key(|state| system.score(state)).ok_or(AnnealError::NoStart)?;
         let archive: Archive<S> =
-            Archive { score: system.score(best), best: system.snapshot(best), gains: 0 };
+            Archive { score: system.score(best), best: system.snapshot(best), gains: 0, met: (0, 0) };
         if starts.len() > size as usize {
             starts.sort_by_cached_key(|state| system.score(state));
             starts.truncate(size as usize);
@@ -75,17 +78,37 @@ impl<S: System> Population<S> {
         }
     }
 
-    /// Sweeps every replica once and archives the best state met. `Ok(false)` if stopped before all were done: then
+    /// Sweeps these replicas as often as a temperature asks for; `Ok(false)` if stopped, or the sweep limit is reached.
+    pub(crate) fn walk(
+        &mut self,
+        system: &S,
+        replicas: Range<usize>,
+        temperature: f64,
+        options: &Options,
+        archive: &mut Archive<S>,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<bool, AnnealError> {
+        for _ in 0..options.sweeps {
+            let exhausted = options.sweep_limit.is_some_and(|limit| self.sweeps >= limit);
+            if exhausted || !self.sweep(system, replicas.clone(), temperature, archive, stop)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sweeps these replicas once and archives the best state met. `Ok(false)` if stopped before all were done: then
     /// the archive is as it was, the population no longer of use.
     pub(crate) fn sweep(
         &mut self,
         system: &S,
+        replicas: Range<usize>,
         temperature: f64,
         archive: &mut Archive<S>,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<bool, AnnealError> {
         let stopped = AtomicBool::new(false);
-        self.replicas.par_iter_mut().for_each(|replica| {
+        self.replicas[replicas].par_iter_mut().for_each(|replica| {
             if stopped.load(Ordering::Relaxed) || stop() {
                 stopped.store(true, Ordering::Relaxed);
                 return;
@@ -106,13 +129,14 @@ impl<S: System> Population<S> {
 
     /// Moves the best kept answer into the archive, the first replica's among equals, and sets the bar for the next.
     fn collect_best(&mut self, archive: &mut Archive<S>) {
-        for Replica { record, .. } in &mut self.replicas {
+        for (Replica { record, .. }, index) in self.replicas.iter_mut().zip(0..) {
             if let Some(best) = record.best.take()
                 && record.bar < archive.score
             {
                 archive.score.clone_from(&record.bar);
                 archive.best = best;
                 archive.gains += 1;
+                archive.met = (self.sweeps, index);
             }
         }
         for Replica { record, .. } in &mut self.replicas {
@@ -136,10 +160,39 @@ impl<S: System> Population<S> {
         self.replicas.iter().map(|replica| replica.energy).collect()
     }
 
+    /// Replicas.
+    pub(crate) fn len(&self) -> usize {
+        self.replicas.len()
+    }
+
+    /// State of a replica.
+    pub(crate) fn state(&self, replica: usize) -> &S::State {
+        &self.replicas[replica].state
+    }
+
+    /// Gives a replica another state.
+    pub(crate) fn put(&mut self, system: &S, replica: usize, state: S::State) {
+        let Replica { state: held, energy, .. } = &mut self.replicas[replica];
+        *energy = system.energy(&state);
+        *held = state;
+    }
+
+    /// Books the moves of these replicas together.
+    pub(crate) fn put_moves(&mut self, replicas: Range<usize>, moves: &[MoveCount]) {
+        if let Some(first) = self.replicas[replicas].first_mut() {
+            first.record.moves.copy_from_slice(moves);
+        }
+    }
+
     /// Counts of moves since the temperature began, all replicas together.
     pub(crate) fn count_moves(&self) -> Vec<MoveCount> {
+        self.count_moves_of(0..self.replicas.len())
+    }
+
+    /// The same of these replicas.
+    pub(crate) fn count_moves_of(&self, replicas: Range<usize>) -> Vec<MoveCount> {
         let mut moves = vec![MoveCount::default(); S::MOVE_KINDS.len()];
-        for replica in &self.replicas {
+        for replica in &self.replicas[replicas] {
             for (sum, count) in moves.iter_mut().zip(&replica.record.moves) {
                 *sum += *count;
             }

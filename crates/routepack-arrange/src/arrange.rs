@@ -10,7 +10,9 @@
 //! Reference: arXiv 2608.12146 for seeds, sketch and population annealing; DESIGN §1.4.
 
 use rayon::prelude::*;
-use routepack_anneal::{Ladder, Options, Outcome, Stream, System, TemperatureReport, anneal};
+use routepack_anneal::{
+    Ladder, Options, Outcome, Peers, Stream, System, TemperatureReport, anneal, anneal_among,
+};
 use routepack_problem::{Instance, Layout, Placement, Score, check_layout, evaluate};
 
 use crate::ArrangeError;
@@ -121,6 +123,25 @@ pub fn arrange(
     stop: &(dyn Fn() -> bool + Sync),
     observe: &mut (dyn FnMut(&ArrangeProgress) + Send),
 ) -> Result<Arranged, ArrangeError> {
+    arrange_among(instance, placement, first, options, seed, stop, observe, None)
+}
+
+/// [`arrange`], with seeds and population shared among processes that all make this call (see
+/// [`routepack_anneal::peers`]); each gets the same result, that of [`arrange`].
+///
+/// # Errors
+/// As [`arrange`]; a process is gone.
+#[expect(clippy::too_many_arguments, reason = "those of arrange and one more")]
+pub fn arrange_among(
+    instance: &Instance,
+    placement: &Placement,
+    first: &Layout,
+    options: &ArrangeOptions,
+    seed: u64,
+    stop: &(dyn Fn() -> bool + Sync),
+    observe: &mut (dyn FnMut(&ArrangeProgress) + Send),
+    peers: Option<&dyn Peers>,
+) -> Result<Arranged, ArrangeError> {
     options.validate()?;
     check_layout(instance, first)?;
     let Some(units) = Units::new_unless(instance, placement, first.num_rows(), stop)? else {
@@ -130,9 +151,10 @@ pub fn arrange(
     let least = Even::new(instance, &units, demand).least(instance, &units);
     let mut search =
         Search::new(&units, options, units.cells_of_units(instance, first), least, stop, observe);
+    search.peers = peers;
     let stream = Stream::new(seed);
     if let Some(neighbours) = search.prepare() {
-        let starts = plant_seeds(&units, &search.best, options, &stream.child(0), stop);
+        let starts = plant_seeds(&units, &search.best, options, &stream.child(0), stop, peers)?;
         for round in 0..options.rounds {
             if search.is_over() {
                 break;
@@ -151,6 +173,8 @@ struct Search<'a> {
     units: &'a Units,
     options: &'a ArrangeOptions,
     stop: &'a (dyn Fn() -> bool + Sync),
+    /// Other processes that anneal with this one.
+    peers: Option<&'a dyn Peers>,
     observe: &'a mut (dyn FnMut(&ArrangeProgress) + Send),
     round: u32,
     given: Score,
@@ -178,6 +202,7 @@ impl<'a> Search<'a> {
             units,
             options,
             stop,
+            peers: None,
             observe,
             round: 0,
             given: score,
@@ -245,7 +270,11 @@ impl<'a> Search<'a> {
             trace.push(report.clone());
             observe(&ArrangeProgress { round, stage: Stage::Anneal, score, report: Some(report.clone()) });
         };
-        let annealed = anneal(&system, starts, &annealing, &stream.child(0), self.stop, &mut tell)?;
+        let (stream, stop) = (stream.child(0), self.stop);
+        let annealed = match self.peers {
+            None => anneal(&system, starts, &annealing, &stream, stop, &mut tell),
+            Some(peers) => anneal_among(&system, starts, &annealing, &stream, stop, &mut tell, peers),
+        }?;
         self.stopped |= annealed.outcome == Outcome::Stopped;
         if annealed.score < self.score {
             self.score = annealed.score;

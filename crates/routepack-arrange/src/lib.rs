@@ -31,7 +31,7 @@ mod trial;
 mod units;
 mod window_shuffle;
 
-pub use arrange::{ArrangeProgress, Arranged, Stage, arrange};
+pub use arrange::{ArrangeProgress, Arranged, Stage, arrange, arrange_among};
 pub use error::ArrangeError;
 pub use exact::arrange_exactly;
 pub use options::ArrangeOptions;

@@ -39,6 +39,31 @@ impl LayoutState {
         Self { grid: Grid::new(units, cell_of), members, place }
     }
 
+    /// The cell of every unit, then the units block by block in the order that moves draw them from.
+    pub(crate) fn pack(&self) -> Vec<u32> {
+        let members = self.members.iter().flatten();
+        self.grid.cell_of.iter().chain(members).copied().collect()
+    }
+
+    /// The state that was packed; `None` for words that are no layout's.
+    pub(crate) fn unpack(units: &Units, words: &[u32]) -> Option<Self> {
+        let (cell_of, members) = words.split_at_checked(units.num_units())?;
+        let known = |cell: &u32| (*cell as usize) < units.num_cells();
+        let mut sorted = members.to_vec();
+        sorted.sort_unstable();
+        if !cell_of.iter().all(known) || !sorted.into_iter().eq(0..cell_of.len() as u32) {
+            return None;
+        }
+        let mut state = Self::new(units, cell_of.to_vec());
+        state.members.iter_mut().for_each(Vec::clear);
+        for &unit in members {
+            let block = units.block_of[cell_of[unit as usize] as usize] as usize;
+            state.place[unit as usize] = state.members[block].len() as u32;
+            state.members[block].push(unit);
+        }
+        Some(state)
+    }
+
     /// Block of a unit.
     #[inline]
     pub(crate) fn block(&self, units: &Units, unit: usize) -> usize {

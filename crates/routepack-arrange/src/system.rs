@@ -7,10 +7,11 @@
 //! Reference: N. Metropolis et al., J. Chem. Phys. 21, 1953, doi 10.1063/1.1699114. Deviations from the paper (arXiv
 //! 2608.12146): the energy; neighbours, so proposals are not symmetric; the early rejection.
 
-use routepack_anneal::{Record, Stream, System, accepts};
+use routepack_anneal::{Portable, Record, Stream, System, accepts};
 use routepack_problem::Score;
 
 use crate::energy::Energy;
+use crate::grid::Grid;
 use crate::neighbours::Neighbours;
 use crate::proposal::{KINDS, Proposal};
 use crate::state::LayoutState;
@@ -165,6 +166,26 @@ impl System for LayoutSystem<'_> {
     }
 }
 
+impl Portable for LayoutSystem<'_> {
+    fn pack_state(&self, state: &LayoutState) -> Vec<u32> {
+        state.pack()
+    }
+
+    fn unpack_state(&self, words: &[u32]) -> Option<LayoutState> {
+        LayoutState::unpack(self.units, words)
+    }
+
+    fn pack_answer(&self, answer: &Vec<u32>) -> Vec<u32> {
+        answer.clone()
+    }
+
+    fn unpack_answer(&self, words: &[u32]) -> Option<(Score, Vec<u32>)> {
+        let fits = words.len() == self.units.num_units()
+            && words.iter().all(|&cell| (cell as usize) < self.units.num_cells());
+        fits.then(|| (Grid::new(self.units, words.to_vec()).score(self.units), words.to_vec()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::strategy::{Strategy, ValueTree};
@@ -205,6 +226,12 @@ mod tests {
                 let layout = layout_of(instance, &units, &state.grid.cell_of);
                 check_layout(instance, &layout).expect("feasible");
                 let scratch = LayoutState::new(&units, state.grid.cell_of.clone());
+                let travelled = system.unpack_state(&system.pack_state(&state)).expect("a state");
+                assert_eq!((travelled.grid.sums(), &travelled.members), (state.grid.sums(), &state.members));
+                assert_eq!(
+                    system.unpack_answer(&system.snapshot(&state)).expect("an answer").0,
+                    system.score(&state)
+                );
                 assert_eq!(state.grid.sums(), scratch.grid.sums(), "{}", LayoutSystem::MOVE_KINDS[kind]);
                 let evaluation = evaluate(instance, placement, &layout);
                 assert_eq!(state.grid.score(&units), evaluation.score);

@@ -144,8 +144,8 @@ pub fn write_plan_npz(path: &Path, plan: &Plan) -> Result<(), FormatError> {
 /// The bytes of [`write_plan_npz`].
 pub fn encode_plan(plan: &Plan) -> Vec<u8> {
     let placed = plan.steps.iter().flat_map(|step| step.cells.iter().flatten().flatten().copied());
-    let num_samples =
-        placed.chain(plan.dropped.iter().map(|dropped| dropped.sample)).max().map_or(0, |last| last + 1);
+    let left_out = plan.dropped.iter().map(|dropped| dropped.sample).chain(plan.filtered.iter().copied());
+    let num_samples = placed.chain(left_out).max().map_or(0, |last| last + 1);
     let nowhere = || vec![-1i64; num_samples as usize];
     let (mut step_of, mut row_of, mut slot_of, mut cell_of) = (nowhere(), nowhere(), nowhere(), nowhere());
     for (step, plan_step) in plan.steps.iter().enumerate() {

@@ -53,6 +53,7 @@ fn plan() -> (Plan, Arc<Batch>) {
             },
         ],
         dropped: &prepared.dropped,
+        filtered: &[],
         placement: Some(&placement),
         window_sha256: None,
         tool: "test".into(),
@@ -161,7 +162,9 @@ fn the_schema_describes_the_plan() {
     let json = serde_json::to_value(&plan).expect("JSON");
     let named: Vec<&String> = schema["properties"].as_object().expect("an object").keys().collect();
     let written: Vec<&String> = json.as_object().expect("an object").keys().collect();
-    assert_eq!(named.len(), written.len());
+    // What a filter took away is only written where there was one.
+    assert_eq!(named.len(), written.len() + 1);
+    assert!(named.iter().any(|key| *key == "filtered"));
     assert!(written.iter().all(|key| named.contains(key)));
     assert_eq!(schema["additionalProperties"], false);
     assert!(schema.to_string().contains("Batch indices of the samples of every cell"));

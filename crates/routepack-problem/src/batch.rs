@@ -1,5 +1,7 @@
 //! Recorded rollouts as arrays: what a window file holds.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -43,14 +45,14 @@ impl SampleIds {
 
 /// Expert choices aggregated per sample, `[samples, parts, layers, experts]`, in routed rows.
 ///
-/// `parts` is 1 unless a DP slot's tokens are cut over several EP groups (DESIGN §1.1, m < 1).
+/// `parts` is 1 unless a DP slot's tokens are cut over several EP groups (DESIGN §1.1, m < 1). Clones share the values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpertCounts {
     samples: usize,
     parts: usize,
     layers: usize,
     experts: usize,
-    values: Vec<u32>,
+    values: Arc<Vec<u32>>,
 }
 
 impl ExpertCounts {
@@ -68,7 +70,7 @@ impl ExpertCounts {
                 format!("positive dimensions with {} values in all", values.len()),
             ));
         }
-        Ok(Self { samples, parts, layers, experts, values })
+        Ok(Self { samples, parts, layers, experts, values: Arc::new(values) })
     }
 
     /// `[samples, parts, layers, experts]`.

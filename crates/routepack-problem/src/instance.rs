@@ -1,13 +1,13 @@
 //! Instance: one window ready to plan, checked once and for all.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cost::{ChargeInputs, scaled};
 use crate::{
     Attribution, Batch, Charges, OversizePolicy, Pace, PadRoutes, ProblemError, ResolvedCost, RowsPolicy,
-    Setting, Topology,
+    Setting, Steps, Topology,
 };
 
 /// Most dummies of a step: what bounds the cells where samples do not.
@@ -61,6 +61,18 @@ pub struct Prepared {
 /// Whatever [`Batch::check`], [`Setting::check`] or [`Topology::new`] refuse; counts per part that do not match the
 /// topology; a sample or atomic group longer than a cell unless they are dropped; totals beyond 2^62.
 pub fn prepare(batch: Arc<Batch>, setting: &Setting) -> Result<Prepared, ProblemError> {
+    prepare_without(batch, setting, &[])
+}
+
+/// [`prepare`] without some samples: those a filter took away after the batch was made, ascending.
+///
+/// # Errors
+/// As [`prepare`]; `filtered` not ascending, out of range or left out already; a step without samples.
+pub fn prepare_without(
+    batch: Arc<Batch>,
+    setting: &Setting,
+    filtered: &[u32],
+) -> Result<Prepared, ProblemError> {
     setting.check()?;
     batch.check_shapes(setting.routing.top_k)?;
     let topology = Topology::new(&setting.topology, batch.num_layers())?;
@@ -81,11 +93,14 @@ pub fn prepare(batch: Arc<Batch>, setting: &Setting) -> Result<Prepared, Problem
     let multiple = u64::from(setting.packing.sample_multiple);
     let padded: Vec<u64> =
         batch.lengths.iter().map(|&length| u64::from(length).next_multiple_of(multiple)).collect();
-    let (keep, dropped) = split_oversize(&batch, setting, &padded)?;
+    let (mut keep, dropped) = split_oversize(&batch, setting, &padded)?;
+    filter(&batch, setting, &mut keep, filtered)?;
     // What is kept fits a cell; what was dropped is never looked at again.
     let padded: Vec<u32> =
         padded.into_iter().map(|length| u32::try_from(length).unwrap_or(u32::MAX)).collect();
-    batch.sum_counts(&dropped.iter().map(|oversize| oversize.sample).collect::<Vec<_>>(), top_k)?;
+    let left_out: Vec<u32> =
+        dropped.iter().map(|oversize| oversize.sample).chain(filtered.iter().copied()).collect();
+    batch.sum_counts(&left_out, top_k)?;
     let kept_padded: Vec<u32> = keep.iter().map(|&sample| padded[sample as usize]).collect();
     let table = batch.cost.as_ref().map(|table| {
         let of = |&sample: &u32| sample as usize * table.kinds..(sample as usize + 1) * table.kinds;
@@ -104,8 +119,7 @@ pub fn prepare(batch: Arc<Batch>, setting: &Setting) -> Result<Prepared, Problem
     // Positions in `keep` of every step's samples.
     let mut windows: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
     for (position, &sample) in keep.iter().enumerate() {
-        let step = batch.step.as_ref().map_or(0, |step| step[sample as usize]);
-        windows.entry(step).or_default().push(position as u32);
+        windows.entry(step_of(&batch, setting, sample)).or_default().push(position as u32);
     }
     let num_steps = windows.len() as i128;
     let setting = Arc::new(setting.clone());
@@ -448,6 +462,43 @@ fn split_oversize(
     keep.sort_unstable();
     dropped.sort_unstable_by_key(|oversize| oversize.sample);
     Ok((keep, dropped))
+}
+
+/// The step a sample is planned in.
+fn step_of(batch: &Batch, setting: &Setting, sample: u32) -> i64 {
+    match setting.packing.steps {
+        Steps::Apart => batch.step.as_ref().map_or(0, |step| step[sample as usize]),
+        Steps::Together => 0,
+    }
+}
+
+/// Takes the filtered samples out of `keep`; both ascending. Every step keeps a sample.
+fn filter(
+    batch: &Batch,
+    setting: &Setting,
+    keep: &mut Vec<u32>,
+    filtered: &[u32],
+) -> Result<(), ProblemError> {
+    if filtered.is_empty() {
+        return Ok(());
+    }
+    let wrong = filtered.iter().enumerate().find(|&(place, sample)| {
+        (place > 0 && filtered[place - 1] >= *sample) || keep.binary_search(sample).is_err()
+    });
+    if let Some((place, &sample)) = wrong {
+        let limit = "expected samples of the plan, ascending, each once";
+        return Err(ProblemError::value("filtered", place, sample, limit));
+    }
+    let step_of = |&sample: &u32| step_of(batch, setting, sample);
+    keep.retain(|sample| filtered.binary_search(sample).is_err());
+    let left: BTreeSet<i64> = keep.iter().map(step_of).collect();
+    match filtered.iter().find(|sample| !left.contains(&step_of(sample))) {
+        None => Ok(()),
+        Some(sample) => {
+            let limit = format!("step {} would be left without a sample", step_of(sample));
+            Err(ProblemError::value("filtered", filtered.len(), "all samples of a step", limit))
+        }
+    }
 }
 
 /// Units of the given batch samples, as positions in `members`; a group never spans two steps.

@@ -19,9 +19,11 @@ pub use decimal::ExactDecimal;
 pub use error::{LayoutError, ProblemError};
 pub use evaluate::{Evaluation, Score, evaluate, evaluate_projected};
 pub use ids::{DpSlot, EdpShard, EpRank, Expert, Layer, Row, SampleId, UnitId};
-pub use instance::{Instance, Oversize, Prepared, prepare};
+pub use instance::{Instance, Oversize, Prepared, prepare, prepare_without};
 pub use layout::{Layout, check_layout};
 pub use placement::Placement;
 pub use rank_demand::{RankDemand, project};
-pub use setting::{Attribution, Dummies, OversizePolicy, Packing, PadRoutes, Routing, RowsPolicy, Setting};
+pub use setting::{
+    Attribution, Dummies, OversizePolicy, Packing, PadRoutes, Routing, RowsPolicy, Setting, Steps,
+};
 pub use topology::{Parallelism, Topology};

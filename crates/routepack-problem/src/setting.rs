@@ -94,6 +94,24 @@ pub struct Packing {
     /// Dummies to fill cells when there are fewer units than cells; an error when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dummies: Option<Dummies>,
+    /// Whether samples of different optimizer steps may share a row.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub steps: Steps,
+}
+
+/// Optimizer steps of a batch: windows of their own, or one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Steps {
+    /// Every step is a window of its own.
+    #[default]
+    Apart,
+    /// All samples are one window, step 0: for passes that end without an optimizer step, as forward-only ones do.
+    Together,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn one() -> u32 {
@@ -112,6 +130,7 @@ impl Packing {
             max_samples: None,
             oversize: OversizePolicy::Error,
             dummies: None,
+            steps: Steps::Apart,
         }
     }
 

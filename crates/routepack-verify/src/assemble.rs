@@ -31,6 +31,8 @@ pub struct AssembleInputs<'a> {
     pub steps: Vec<StepDecisions<'a>>,
     /// Samples left out of all steps.
     pub dropped: &'a [Oversize],
+    /// Samples a filter took away after planning, ascending; the instances are without them. The rows are then given.
+    pub filtered: &'a [u32],
     /// The placement shared by all steps; `None` without recorded routes.
     pub placement: Option<&'a Placement>,
     /// [`window_sha256`] of the batch if it is at hand; computed when absent.
@@ -68,8 +70,8 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
     let placement = placement_in_force(first, inputs.placement)?;
     let (mut steps, mut figures) = (Vec::new(), Vec::new());
     for decisions in &inputs.steps {
-        let (step, of_step) =
-            assemble_step(decisions, &placement, inputs.fallback.is_some(), &inputs.limits)?;
+        let rows_given = inputs.fallback.is_some() || !inputs.filtered.is_empty();
+        let (step, of_step) = assemble_step(decisions, &placement, rows_given, &inputs.limits)?;
         steps.push(step);
         figures.push(of_step);
     }
@@ -100,6 +102,7 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
         estimate: first.num_layers() > 0 && parts > 1 && is_spread(batch, setting),
         placement: inputs.placement.map(|placement| describe_placement(&inputs.steps, placement)),
         dropped: dropped.collect(),
+        filtered: inputs.filtered.to_vec(),
         steps,
     };
     plan.sha256 = plan_sha256(&plan);
@@ -109,13 +112,13 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
 fn assemble_step(
     decisions: &StepDecisions<'_>,
     placement: &Placement,
-    is_fallback: bool,
+    rows_given: bool,
     limits: &Limits,
 ) -> Result<(PlanStep, Figures), VerifyError> {
     let StepDecisions { instance, layout, certificate } = decisions;
     let step = instance.step();
     check_layout(instance, layout).map_err(|error| VerifyError::Layout { step, error })?;
-    let rows = certify_rows(instance, layout, certificate, is_fallback, limits)?;
+    let rows = certify_rows(instance, layout, certificate, rows_given, limits)?;
     let measured = Measured::of(instance, placement, layout);
     let figures = measured.figures();
     let (cells, dummies) = list_cells(instance, layout);
@@ -163,7 +166,7 @@ fn certify_rows(
     instance: &Instance,
     layout: &Layout,
     certificate: &str,
-    is_fallback: bool,
+    rows_given: bool,
     limits: &Limits,
 ) -> Result<CertifiedRows, VerifyError> {
     let step = instance.step();
@@ -183,7 +186,7 @@ fn certify_rows(
     let cells_found = witnessed.unwrap_or_else(|| filled_cells(instance, layout));
     let found = question.rows_for(cells_found).min(used);
     let allowed = match instance.setting().packing.rows {
-        _ if is_fallback => found..=u64::MAX,
+        _ if rows_given => found..=u64::MAX,
         RowsPolicy::Min => found..=found,
         RowsPolicy::Fixed(rows) => u64::from(rows)..=u64::from(rows),
         RowsPolicy::Search { extra_rows, .. } => found..=found + u64::from(extra_rows),

@@ -43,6 +43,10 @@ pub struct Plan {
     pub placement: Option<PlanPlacement>,
     /// Samples left out because they fit in no cell, in input order.
     pub dropped: Vec<PlanDropped>,
+    /// Samples a filter took away after the plan was made, in input order; absent when there are none. The plan then keeps
+    /// its rows, whatever their policy would give for the samples that are left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filtered: Vec<u32>,
     /// One entry per optimizer step, steps ascending.
     pub steps: Vec<PlanStep>,
 }

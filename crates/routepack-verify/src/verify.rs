@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use routepack_certificate::Limits;
-use routepack_problem::{Batch, Instance, Layout, LayoutError, Oversize, Placement, prepare};
+use routepack_problem::{Batch, Instance, Layout, LayoutError, Oversize, Placement, prepare_without};
 use serde_json::Value;
 
 use crate::assemble::assemble_measured;
@@ -64,7 +64,7 @@ pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result
     if plan.window_sha256 != window {
         return Err(VerifyError::mismatch("window_sha256", &plan.window_sha256, &window));
     }
-    let prepared = prepare(Arc::clone(batch), &plan.setting)?;
+    let prepared = prepare_without(Arc::clone(batch), &plan.setting, &plan.filtered)?;
     let claimed: Vec<i64> = plan.steps.iter().map(|step| step.step).collect();
     let recorded: Vec<i64> = prepared.instances.iter().map(Instance::step).collect();
     if claimed != recorded {
@@ -90,6 +90,7 @@ pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result
             })
             .collect(),
         dropped: &prepared.dropped,
+        filtered: &plan.filtered,
         placement: placement.as_ref(),
         window_sha256: Some(window),
         tool: plan.tool.clone(),
@@ -239,6 +240,12 @@ fn list_claims(plan: &Plan) -> Vec<Claim> {
         add("placement peaks".into(), format!("equal to the lower bound on {optimal} of {layers} layers"));
     }
     add("samples left out".into(), plan.dropped.len().to_string());
+    if !plan.filtered.is_empty() {
+        add(
+            "samples filtered since".into(),
+            format!("{}; rows are those of the plan before", plan.filtered.len()),
+        );
+    }
     for step in &plan.steps {
         let prefix = if plan.steps.len() == 1 { String::new() } else { format!("step {}: ", step.step) };
         let mut add = |what: &str, value: String| add(format!("{prefix}{what}"), value);

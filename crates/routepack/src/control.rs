@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use routepack_anneal::Peers;
+
 /// A stage of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -51,11 +53,12 @@ pub struct Progress {
 pub struct Control<'a> {
     pub(crate) limit: Limit<'a>,
     pub(crate) observe: Box<dyn FnMut(&Progress) + Send + 'a>,
+    pub(crate) peers: Option<&'a dyn Peers>,
 }
 
 impl Default for Control<'_> {
     fn default() -> Self {
-        Self { limit: Limit::default(), observe: Box::new(|_| {}) }
+        Self { limit: Limit::default(), observe: Box::new(|_| {}), peers: None }
     }
 }
 
@@ -79,6 +82,14 @@ impl<'a> Control<'a> {
         self
     }
 
+    /// Share seeds and populations with other processes, which plan the same batch and job with the same budget of counts;
+    /// each gets the plan that one alone would get. No deadline and no cancellation: processes must not part ways.
+    #[must_use]
+    pub fn among(mut self, peers: &'a dyn Peers) -> Self {
+        self.peers = Some(peers);
+        self
+    }
+
     /// Call `observe` as planning goes on.
     #[must_use]
     pub fn observed_by(mut self, observe: impl FnMut(&Progress) + Send + 'a) -> Self {
@@ -91,7 +102,7 @@ impl<'a> Control<'a> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Limit<'a> {
     cancel: Option<&'a AtomicBool>,
-    deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl<'a> Limit<'a> {

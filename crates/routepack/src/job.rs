@@ -1,13 +1,15 @@
 //! The job: everything a plan depends on beside the recorded window.
 
+use std::collections::BTreeMap;
+
 use routepack_arrange::ArrangeOptions;
 use routepack_binpack::PackOptions;
 use routepack_place::PlaceOptions;
-use routepack_problem::{CostModel, Packing, Parallelism, Routing, Setting};
+use routepack_problem::{CostModel, Packing, Parallelism, Placement, Routing, Setting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::RefineOptions;
+use crate::{Aim, RefineOptions};
 
 /// One job file: the problem's definition and one table of options per stage.
 ///
@@ -37,6 +39,10 @@ pub struct Job {
     /// Options of the co-refinement of placement and layout.
     #[serde(default, skip_serializing_if = "is_default")]
     pub refine: RefineOptions,
+    /// Passes beside training over the same samples, each packed by rules of its own under the placement of the training
+    /// pass: `[passes.log-prob] capacity = …`. See [`crate::plan_passes`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub passes: BTreeMap<String, Packing>,
     /// Seed of every random stream.
     #[serde(default)]
     pub seed: u64,
@@ -61,6 +67,7 @@ impl Job {
             place: PlaceOptions::default(),
             arrange: ArrangeOptions::default(),
             refine: RefineOptions::default(),
+            passes: BTreeMap::new(),
             seed: 0,
             deadline_ms: None,
         }
@@ -75,6 +82,16 @@ impl Job {
             "refine": self.refine,
             "deadline_ms": self.deadline_ms,
         })
+    }
+
+    /// The job of another pass over the same samples, forward only for example: packed by rules of its own, every expert
+    /// where `placement` has it.
+    #[must_use]
+    pub fn pass(&self, packing: Packing, placement: Option<&Placement>) -> Self {
+        let mut pass = Self { packing, passes: BTreeMap::new(), ..self.clone() };
+        pass.refine.placement = Aim::Fixed;
+        pass.place.resident = placement.cloned();
+        pass
     }
 
     /// The problem's definition.

@@ -3,9 +3,11 @@
 mod arms;
 mod control;
 mod error;
+mod filter;
 mod html_report;
 mod job;
 mod pack_groups;
+mod passes;
 mod plan;
 mod refine;
 mod report;
@@ -14,13 +16,16 @@ mod simulated;
 
 pub use control::{Control, Progress, Stage};
 pub use error::PlanError;
+pub use filter::filter;
 pub use html_report::{HtmlReport, html_report};
 pub use job::Job;
+pub use passes::{TRAIN, plan_passes, sign};
 pub use plan::plan;
 pub use refine::{Aim, RefineOptions};
 pub use report::{Arm, Report, report};
 pub use simulated::{Simulated, SimulatedArm, SimulatedError, simulate_plan};
 
+pub use routepack_anneal as anneal;
 pub use routepack_arrange as arrange;
 pub use routepack_baselines as baselines;
 pub use routepack_binpack as binpack;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use routepack_arrange::{ArrangeProgress, arrange, spread_bins};
+use routepack_arrange::{ArrangeProgress, arrange_among, spread_bins};
 use routepack_certificate::Limits;
 use routepack_lp::Backend;
 use routepack_place::place;
@@ -56,6 +56,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     Ok(assemble(AssembleInputs {
         steps: planned.iter().map(StepPlan::decisions).collect(),
         dropped: &prepared.dropped,
+        filtered: &[],
         placement: (batch.num_layers() > 0).then_some(&placement),
         window_sha256: Some(window_sha256),
         tool: concat!("routepack ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -117,7 +118,8 @@ fn place_experts(
     let ranks = prepared.instances[0].topology().num_ranks();
     if loads.is_empty() || job.refine.placement == Aim::Fixed {
         let experts = loads.first().map_or(0, Vec::len);
-        return Ok((Placement::identity(loads.len(), experts, ranks)?, true));
+        let resident = job.place.resident.clone().filter(|_| !loads.is_empty());
+        return Ok((resident.map_or_else(|| Placement::identity(loads.len(), experts, ranks), Ok)?, true));
     }
     let placed = place(&loads, ranks, &job.place, stop)?;
     Ok((placed.placement, placed.finished))
@@ -180,6 +182,7 @@ fn arrange_step(
     control: &mut Control<'_>,
 ) -> Result<StepPlan, PlanError> {
     let FirstPlan { window, packed, rows: to_try, instance, layout } = first;
+    let peers = control.peers;
     let mut best: Option<((u128, Score), Instance, Layout)> = None;
     let mut finished = packed.finished;
     let refines = job.refines(placement);
@@ -206,7 +209,8 @@ fn arrange_step(
             let fraction = (f64::from(progress.round) + within) / f64::from(job.arrange.rounds);
             control.say(Stage::Arrange, at, (index as f64 + fraction) / to_try.len() as f64, message);
         };
-        let arranged = arrange(&instance, placement, &layout, &options, job.seed, &stop, &mut observe)?;
+        let arranged =
+            arrange_among(&instance, placement, &layout, &options, job.seed, &stop, &mut observe, peers)?;
         finished &= arranged.finished;
         let cost = u128::from(arranged.score.worst_shard) + u128::from(rows) * u128::from(window.row_cost());
         let rank = (cost, arranged.score);
@@ -236,7 +240,7 @@ fn refine_steps(
     };
     let instances: Vec<&Instance> = planned.iter().map(|step| &step.instance).collect();
     let unit = score_unit(instances[0]);
-    let limit = control.limit;
+    let (limit, peers) = (control.limit, control.peers);
     let stops = |shares: usize| -> Box<dyn Fn() -> bool + Sync> {
         Box::new(limit.stop_within_share(reserve, shares))
     };
@@ -244,7 +248,7 @@ fn refine_steps(
         let total: f64 = best.scores.iter().map(|score| score.worst_shard as f64).sum();
         control.say(Stage::Refine, (1, 1), fraction, format!("joint score {:.4}", total / unit));
     };
-    let (draft, finished) = co_refine(&instances, first, job, &stops, &mut observe)?;
+    let (draft, finished) = co_refine(&instances, first, job, peers, &stops, &mut observe)?;
     for ((step, layout), score) in planned.iter_mut().zip(draft.layouts).zip(draft.scores) {
         (step.layout, step.score) = (layout, score);
         step.finished &= finished;

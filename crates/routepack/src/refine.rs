@@ -11,8 +11,8 @@
 //! Complexity: the arrange budget and a little more in all, one placement for every start and turn.
 //! Reference: alternating descent over two blocks of variables; the objective and what it leaves to gain: PLACEMENT §2.3.
 
-use routepack_anneal::Stream;
-use routepack_arrange::{ArrangeOptions, arrange};
+use routepack_anneal::{Peers, Stream};
+use routepack_arrange::{ArrangeError, ArrangeOptions, Arranged, arrange_among};
 use routepack_place::{RowLoads, RowPeakOptions, place_on_row_peaks};
 use routepack_problem::{Instance, Layout, Placement, ProblemError, Score};
 use schemars::JsonSchema;
@@ -29,7 +29,7 @@ pub enum Aim {
     RowPeaks,
     /// The load of the whole window, before the layout is known.
     Aggregate,
-    /// The placement stays as it is.
+    /// Every expert stays where it is: in its slot of the resident placement, expert e in slot e if none is given.
     Fixed,
 }
 
@@ -127,10 +127,11 @@ pub(crate) fn co_refine(
     instances: &[&Instance],
     first: Draft,
     job: &Job,
+    peers: Option<&dyn Peers>,
     stops: Stops<'_>,
     observe: &mut dyn FnMut(f64, &Draft),
 ) -> Result<(Draft, bool), PlanError> {
-    let search = Search { instances, job };
+    let search = Search { instances, job, peers };
     let starts = 1 + job.refine.expert_percent.len();
     let stages = starts + job.refine.turns as usize;
     let mut tell = |done: usize, best: &Draft| observe(done as f64 / stages as f64, best);
@@ -161,6 +162,7 @@ pub(crate) fn co_refine(
 struct Search<'a> {
     instances: &'a [&'a Instance],
     job: &'a Job,
+    peers: Option<&'a dyn Peers>,
 }
 
 impl Search<'_> {
@@ -182,7 +184,7 @@ impl Search<'_> {
                 break;
             }
             let light = instance.with_expert_percent(percent);
-            *layout = arrange(&light, &draft.placement, layout, &options, seed, stop, &mut |_| {})?.layout;
+            *layout = self.arrange(&light, &draft.placement, layout, &options, seed, stop)?.layout;
         }
         Ok(start)
     }
@@ -207,11 +209,23 @@ impl Search<'_> {
         let mut turned = Draft { placement: placed.placement, layouts: Vec::new(), scores: Vec::new() };
         let options = self.job.turn_options();
         for (instance, layout) in steps {
-            let arranged = arrange(instance, &turned.placement, layout, &options, seed, stop, &mut |_| {})?;
+            let arranged = self.arrange(instance, &turned.placement, layout, &options, seed, stop)?;
             turned.layouts.push(arranged.layout);
             turned.scores.push(arranged.score);
         }
         Ok(Some(turned))
+    }
+
+    fn arrange(
+        &self,
+        instance: &Instance,
+        placement: &Placement,
+        layout: &Layout,
+        options: &ArrangeOptions,
+        seed: u64,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Arranged, ArrangeError> {
+        arrange_among(instance, placement, layout, options, seed, stop, &mut |_| {}, self.peers)
     }
 
     fn seed(&self, stage: usize) -> u64 {
@@ -312,7 +326,7 @@ mod tests {
                 let mut told = Vec::new();
                 let mut observe = |fraction: f64, best: &Draft| told.push((fraction, best.score()));
                 let (draft, finished) =
-                    co_refine(&instances, first.clone(), &job, &|_| Box::new(&stop), &mut observe)
+                    co_refine(&instances, first.clone(), &job, None, &|_| Box::new(&stop), &mut observe)
                         .expect("valid");
                 assert!(draft.score() <= first.score());
                 assert_eq!(draft.scores, scores_of(&draft.placement, &draft.layouts));

@@ -7,6 +7,7 @@
 //! Reference: B. Hayes, The easiest hard problem, American Scientist 90(2), 2002.
 
 use crate::metropolis::accepts;
+use crate::peers::Portable;
 use crate::stream::Stream;
 use crate::system::{Record, System};
 
@@ -104,5 +105,26 @@ impl System for Partitioning {
                 record.offer(self, state);
             }
         }
+    }
+}
+
+impl Portable for Partitioning {
+    fn pack_state(&self, state: &Sides) -> Vec<u32> {
+        state.sides.iter().map(|side| u32::from(*side > 0)).collect()
+    }
+
+    fn unpack_state(&self, words: &[u32]) -> Option<Sides> {
+        let sides: Vec<i64> = words.iter().map(|word| if *word == 1 { 1 } else { -1 }).collect();
+        let difference = sides.iter().zip(&self.numbers).map(|(side, number)| side * number).sum();
+        (sides.len() == self.numbers.len()).then_some(Sides { sides, difference })
+    }
+
+    fn pack_answer(&self, answer: &Vec<bool>) -> Vec<u32> {
+        answer.iter().map(|side| u32::from(*side)).collect()
+    }
+
+    fn unpack_answer(&self, words: &[u32]) -> Option<(u64, Vec<bool>)> {
+        let state = self.unpack_state(words)?;
+        Some((self.score(&state), self.snapshot(&state)))
     }
 }

@@ -1,11 +1,11 @@
 //! `routepack plan`: a window and a job to a verified plan.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use routepack::formats;
-use routepack::{Aim, Control, Job, Plan, PlanError};
+use routepack::{Aim, Control, Job, Plan, PlanError, TRAIN};
 
 use super::{ends_with, in_pool, is_stdout, read_window};
 use crate::exit::Failure;
@@ -97,29 +97,52 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     control = control.cancelled_by(interrupt::flag());
     let bar = Bar::new(arguments.quiet);
     let mut control = control.observed_by(|progress| bar.show(progress));
-    let plan =
-        in_pool(arguments.threads, || routepack::plan(&batch, &job, &mut control))?.map_err(|error| {
+    let plans = in_pool(arguments.threads, || routepack::plan_passes(&batch, &job, &mut control))?.map_err(
+        |error| {
             if matches!(error, PlanError::NotFound { .. }) {
                 return Failure::NotFound(format!("{}: {error}", arguments.window.display()));
             }
             let file = if error.concerns_job() { &arguments.job } else { &arguments.window };
             Failure::input(file.display(), error)
-        })?;
+        },
+    )?;
     drop(control);
     drop(bar);
-    if let Some(output) = &arguments.output {
-        if ends_with(output, "npz") {
-            formats::write_plan_npz(output, &plan)?;
-        } else {
-            formats::write_plan(output, &plan)?;
+    let to_stdout = arguments.output.as_deref().is_some_and(is_stdout);
+    for (pass, plan) in &plans {
+        match &arguments.output {
+            // Standard output takes one plan, the one for training.
+            Some(_) if to_stdout && pass != TRAIN => {}
+            Some(output) => write_pass(output, pass, plan)?,
+            None => {}
         }
     }
-    let to_stdout = arguments.output.as_deref().is_some_and(is_stdout);
+    let (_, plan) = &plans[0];
     match (arguments.json, to_stdout) {
         (_, true) => Ok(()),
-        (true, false) => print_json(&plan),
-        (false, false) => print(&summary(&plan).join("\n")),
+        (true, false) => print_json(plan),
+        (false, false) => {
+            let mut lines = summary(plan);
+            for (pass, plan) in &plans[1..] {
+                lines.push(format!("pass {pass}:"));
+                lines.extend(summary(plan).into_iter().map(|line| format!("  {line}")));
+            }
+            print(&lines.join("\n"))
+        }
     }
+}
+
+/// Writes the plan of a pass; those beside training go into files of their own beside the plan's: `plan.log-prob.json`.
+fn write_pass(output: &Path, pass: &str, plan: &Plan) -> Result<(), Failure> {
+    let ending = output.extension().unwrap_or_default().to_string_lossy();
+    let path =
+        if pass == TRAIN { output.to_owned() } else { output.with_extension(format!("{pass}.{ending}")) };
+    if ends_with(output, "npz") {
+        formats::write_plan_npz(&path, plan)?;
+    } else {
+        formats::write_plan(&path, plan)?;
+    }
+    Ok(())
 }
 
 fn summary(plan: &Plan) -> Vec<String> {

@@ -219,6 +219,7 @@ pub(crate) fn plan_of(decisions: &Decisions) -> Plan {
             })
             .collect(),
         dropped: &decisions.dropped,
+        filtered: &[],
         placement: decisions.placement.as_ref(),
         window_sha256: None,
         tool: "test 1".into(),
