@@ -3,7 +3,8 @@
 #
 #   bash crates/routepack-py/test.sh
 #
-# Needs Python 3.10 or later with pip and venv. Heeds CARGO_TARGET_DIR.
+# Needs Python 3.10 or later with pip and venv. Heeds CARGO_TARGET_DIR. On demand, as both are
+# large: ROUTEPACK_RAY=1 with Ray from PyPI, ROUTEPACK_TORCH=1 with the system's python3-torch.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 target=${CARGO_TARGET_DIR:-$PWD/../../target}
@@ -15,6 +16,10 @@ tools=$target/python/tools fresh=$target/python/fresh wheels=$target/python/whee
 [ -x "$tools/bin/maturin" ] || { python3 -m venv "$tools" && "$tools/bin/pip" install -q 'maturin>=1.9,<2'; }
 rm -rf "$wheels" "$fresh"
 "$tools/bin/maturin" build --release --quiet --out "$wheels" --interpreter python3
-python3 -m venv "$fresh"
-"$fresh/bin/pip" install -q pytest "$wheels"/*.whl
+if [ -n "${ROUTEPACK_TORCH:-}" ]; then
+    /usr/bin/python3 -m venv --system-site-packages "$fresh"
+else
+    python3 -m venv "$fresh"
+fi
+"$fresh/bin/pip" install -q pytest ${ROUTEPACK_RAY:+ray} "$wheels"/*.whl
 "$fresh/bin/python" -m pytest -q -p no:cacheprovider tests

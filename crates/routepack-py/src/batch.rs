@@ -9,6 +9,7 @@ use numpy::{
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use routepack::formats;
+use routepack::problem::CostTable;
 use routepack::{Batch, ExpertCounts, SampleIds};
 
 use crate::errors::{WindowError, of_format, of_problem};
@@ -37,7 +38,7 @@ pub(crate) enum Ids {
 #[pymethods]
 impl NativeBatch {
     #[new]
-    #[pyo3(signature = (lengths, counts=None, routed_rows=None, loss_tokens=None, ids=None, prompt_ids=None, atomic_groups=None, step=None))]
+    #[pyo3(signature = (lengths, counts=None, routed_rows=None, loss_tokens=None, ids=None, prompt_ids=None, atomic_groups=None, step=None, cost=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         lengths: PyReadonlyArray1<'_, u32>,
@@ -48,6 +49,7 @@ impl NativeBatch {
         prompt_ids: Option<PyReadonlyArray1<'_, i64>>,
         atomic_groups: Option<PyReadonlyArray1<'_, i64>>,
         step: Option<PyReadonlyArray1<'_, i64>>,
+        cost: Option<PyReadonlyArray2<'_, u32>>,
     ) -> PyResult<Self> {
         let batch = Batch {
             lengths: lengths.as_array().to_vec(),
@@ -61,7 +63,10 @@ impl NativeBatch {
             prompt_ids: prompt_ids.map(|ids| ids.as_array().to_vec()),
             atomic_groups: atomic_groups.map(|groups| groups.as_array().to_vec()),
             step: step.map(|step| step.as_array().to_vec()),
-            ..Batch::default()
+            cost: cost.map(|cost| CostTable {
+                kinds: cost.shape()[1],
+                values: cost.as_array().iter().copied().collect(),
+            }),
         };
         Ok(Self { batch: Arc::new(batch) })
     }
@@ -117,12 +122,23 @@ impl NativeBatch {
                 arrays.set_item(name, PyArray1::from_slice(py, values))?;
             }
         }
-        match &batch.sample_ids {
-            Some(SampleIds::Integers(ids)) => arrays.set_item("ids", ids)?,
-            Some(SampleIds::Strings(ids)) => arrays.set_item("ids", ids)?,
-            None => {}
+        if let Some(table) = &batch.cost {
+            let cost = PyArray1::from_slice(py, &table.values);
+            arrays.set_item("cost", cost.reshape([batch.num_samples(), table.kinds])?)?;
+        }
+        if let Some(ids) = self.ids(py)? {
+            arrays.set_item("ids", ids)?;
         }
         Ok(arrays)
+    }
+
+    /// The ids as a list, where there are any.
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match &self.batch.sample_ids {
+            Some(SampleIds::Integers(ids)) => Ok(Some(ids.into_pyobject(py)?.into_any())),
+            Some(SampleIds::Strings(ids)) => Ok(Some(ids.into_pyobject(py)?.into_any())),
+            None => Ok(None),
+        }
     }
 
     /// Digest of the window, as plans state it.

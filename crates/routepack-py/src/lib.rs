@@ -4,6 +4,7 @@
 mod batch;
 mod errors;
 mod materialise;
+mod peers;
 mod planning;
 mod routes;
 mod rows;
@@ -25,6 +26,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(materialise::rank_move, module)?)?;
     module.add_function(wrap_pyfunction!(materialise::flat_runs, module)?)?;
     module.add_function(wrap_pyfunction!(planning::start, module)?)?;
+    module.add_function(wrap_pyfunction!(planning::filter_plans, module)?)?;
     module.add_function(wrap_pyfunction!(planning::verify_plan, module)?)?;
     module.add_function(wrap_pyfunction!(planning::job_from_toml, module)?)?;
     module.add_function(wrap_pyfunction!(planning::read_text, module)?)?;
@@ -33,5 +35,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(routes::import_rollouts, module)?)?;
     module.add_function(wrap_pyfunction!(rows::rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::check, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::read_lengths, module)?)?;
     Ok(())
 }

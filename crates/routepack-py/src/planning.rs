@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use routepack::formats;
-use routepack::verification::{Status, plan_sha256};
-use routepack::{Batch, Control, Job, Placement, Plan, plan};
+use routepack::verification::Status;
+use routepack::{Batch, Control, Job, Placement, Plan, filter, plan_passes, sign};
 
 use crate::batch::NativeBatch;
 use crate::errors::{JobError, RoutePackError, VerifyError, of_format, of_plan};
+use crate::peers::PeerProcesses;
 use crate::work::{Work, run};
 
-/// What came of planning: the plan's JSON, or the error and whether the job is at fault.
-type Outcome = Result<Arc<str>, Arc<routepack::PlanError>>;
+/// What came of planning: name and JSON of every pass's plan, training first; or the error.
+type Outcome = Result<Arc<Vec<(String, String)>>, Arc<routepack::PlanError>>;
 
 /// A plan being made.
 #[pyclass(frozen, module = "routepack._native")]
@@ -24,9 +25,10 @@ pub(crate) struct Planning {
     progress: Arc<Mutex<(String, f64)>>,
 }
 
-/// Starts planning and returns at once. `job` is JSON; `resident` is `[layers][slots]`, the expert in every slot.
+/// Starts planning and returns at once. `job` is JSON; `resident` is `[layers][slots]`, the expert in every slot;
+/// `peers` is rank, number of processes, and the function through which they exchange.
 #[pyfunction]
-#[pyo3(signature = (batch, job, resident=None, deadline_ms=None, threads=None, strict=true))]
+#[pyo3(signature = (batch, job, resident=None, deadline_ms=None, threads=None, strict=true, peers=None))]
 pub(crate) fn start(
     batch: &NativeBatch,
     job: &str,
@@ -34,6 +36,7 @@ pub(crate) fn start(
     deadline_ms: Option<u64>,
     threads: Option<usize>,
     strict: bool,
+    peers: Option<PeerProcesses>,
 ) -> PyResult<Planning> {
     let begun = Instant::now();
     let mut job: Job =
@@ -52,7 +55,7 @@ pub(crate) fn start(
             *said.lock().unwrap_or_else(PoisonError::into_inner) = (text, progress.fraction);
         };
         let left = job.deadline_ms.map(|limit| Duration::from_millis(limit).saturating_sub(begun.elapsed()));
-        make(&batch, &job, left, strict, cancel, &observe).map_err(Arc::new)
+        make(&batch, &job, left, strict, peers.as_ref(), cancel, &observe).map_err(Arc::new)
     })?;
     Ok(Planning { work, progress })
 }
@@ -62,26 +65,37 @@ fn make(
     job: &Job,
     left: Option<Duration>,
     strict: bool,
+    peers: Option<&PeerProcesses>,
     cancel: &AtomicBool,
     observe: &(dyn Fn(&routepack::Progress) + Sync),
-) -> Result<Arc<str>, routepack::PlanError> {
+) -> Result<Arc<Vec<(String, String)>>, routepack::PlanError> {
     let control = || {
         let control = Control::new().cancelled_by(cancel).observed_by(|progress| observe(progress));
+        let control = match peers {
+            Some(peers) => control.among(peers),
+            None => control,
+        };
         match left {
             Some(left) => control.within(left),
             None => control,
         }
     };
-    let made = match plan(batch, job, &mut control()) {
+    let made = match plan_passes(batch, job, &mut control()) {
         Err(error) if !strict && batch.expert_counts.is_some() && !error.concerns_job() => {
-            let mut made = plan(&Arc::new(without_routes(batch)), job, &mut control())?;
-            made.status = Status::Fallback(format!("planned without routes: {error}"));
-            made.sha256 = plan_sha256(&made);
+            let mut made = plan_passes(&Arc::new(without_routes(batch)), job, &mut control())?;
+            for (_, plan) in &mut made {
+                plan.status = Status::Fallback(format!("planned without routes: {error}"));
+            }
+            sign(&mut made);
             made
         }
         made => made?,
     };
-    Ok(formats::plan_json(&made).into())
+    Ok(as_json(made))
+}
+
+fn as_json(plans: Vec<(String, Plan)>) -> Arc<Vec<(String, String)>> {
+    Arc::new(plans.into_iter().map(|(pass, plan)| (pass, formats::plan_json(&plan))).collect())
 }
 
 /// The samples without what was recorded of their routes: only attention is charged.
@@ -112,13 +126,13 @@ fn placement(phys2log: &[Vec<u32>], ranks: usize) -> PyResult<Placement> {
 
 #[pymethods]
 impl Planning {
-    /// Waits for the plan, as JSON.
+    /// Waits for the plans: name and JSON of every pass, training first.
     #[pyo3(signature = (timeout=None))]
-    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<String> {
+    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<(String, String)>> {
         let timeout = timeout.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
         match self.work.wait(py, timeout)? {
             None => Err(pyo3::exceptions::PyTimeoutError::new_err("the plan is not finished")),
-            Some(Ok(json)) => Ok(json.to_string()),
+            Some(Ok(plans)) => Ok(plans.to_vec()),
             Some(Err(error)) => Err(of_plan(&error)),
         }
     }
@@ -147,9 +161,7 @@ pub(crate) fn verify_plan(
     batch: &NativeBatch,
 ) -> PyResult<Vec<(String, String)>> {
     let plan: Plan = formats::parse_plan(plan.as_bytes(), "plan").map_err(|error| of_format(&error))?;
-    let fallback = matches!(plan.status, Status::Fallback(_));
-    let routes_unused = fallback && plan.placement.is_none() && batch.batch.expert_counts.is_some();
-    let batch = if routes_unused { Arc::new(without_routes(&batch.batch)) } else { Arc::clone(&batch.batch) };
+    let batch = planned_on(&plan, batch);
     let verified = run(py, None, move |_| {
         routepack::verify(&plan, &batch)
             .map(|verified| {
@@ -159,6 +171,41 @@ pub(crate) fn verify_plan(
             .map_err(|error| error.to_string())
     })?;
     verified.map(|claims| claims.to_vec()).map_err(VerifyError::new_err)
+}
+
+/// The plans of all passes without some samples: names and JSON, training first.
+#[pyfunction]
+pub(crate) fn filter_plans(
+    py: Python<'_>,
+    plans: Vec<(String, String)>,
+    batch: &NativeBatch,
+    samples: Vec<u32>,
+    dummy_length: u32,
+) -> PyResult<Vec<(String, String)>> {
+    let mut parsed = Vec::with_capacity(plans.len());
+    for (pass, json) in plans {
+        parsed.push((pass, formats::parse_plan(json.as_bytes(), "plan").map_err(|error| of_format(&error))?));
+    }
+    let Some(batch) = parsed.first().map(|(_, plan)| planned_on(plan, batch)) else { return Ok(Vec::new()) };
+    let filtered: Outcome = run(py, None, move |_| {
+        let filtered: Result<Vec<_>, _> = parsed
+            .into_iter()
+            .map(|(pass, plan)| Ok((pass, filter(&plan, &batch, &samples, dummy_length)?)))
+            .collect();
+        let mut filtered = filtered.map_err(Arc::new)?;
+        sign(&mut filtered);
+        Ok(as_json(filtered))
+    })?;
+    filtered.map(|plans| plans.to_vec()).map_err(|error| of_plan(&error))
+}
+
+/// The samples a plan was made of: without their routes, where it fell back to that.
+fn planned_on(plan: &Plan, batch: &NativeBatch) -> Arc<Batch> {
+    let fallback = matches!(plan.status, Status::Fallback(_));
+    if fallback && plan.placement.is_none() && batch.batch.expert_counts.is_some() {
+        return Arc::new(without_routes(&batch.batch));
+    }
+    Arc::clone(&batch.batch)
 }
 
 /// A job file as JSON.

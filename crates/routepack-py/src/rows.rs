@@ -1,17 +1,19 @@
 //! Certified rows of lengths alone, and the check of their certificates.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use routepack::binpack::{Goal, PackOptions, pack};
 use routepack::certificate::{CheckError, Checked, Form, Lengths, Limits, Statement, check_lengths};
+use routepack::formats::{self, LengthsForm};
 
-use crate::errors::{JobError, VerifyError, WindowError};
+use crate::errors::{JobError, VerifyError, WindowError, of_format};
 use crate::work::run;
 
 /// The fewest rows of `dp` cells, with a certificate; a cell's samples are its bin.
@@ -73,6 +75,23 @@ pub(crate) fn rows<'py>(
     answer.set_item("certificate", certificate)?;
     answer.set_item("bins", &packed.bins)?;
     Ok(answer)
+}
+
+/// Lengths of a file, and its capacity where it states one. `form`: lines, bins or window.
+#[pyfunction]
+pub(crate) fn read_lengths<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    form: &str,
+) -> PyResult<(Bound<'py, PyArray1<u64>>, Option<u64>)> {
+    let form = match form {
+        "lines" => LengthsForm::Lines,
+        "bins" => LengthsForm::Bins,
+        "window" => LengthsForm::Window,
+        other => return Err(JobError::new_err(format!("form = {other:?}: expected lines, bins or window"))),
+    };
+    let lengths = formats::read_lengths(&path, &form).map_err(|error| of_format(&error))?;
+    Ok((PyArray1::from_vec(py, lengths.sizes), lengths.capacity))
 }
 
 /// Checks a certificate against lengths; what it proves.

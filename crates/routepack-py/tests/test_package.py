@@ -180,6 +180,8 @@ def test_several_steps_share_one_placement() -> None:
         plan.micro_batches()
     with pytest.raises(rp.WindowError, match="step = 5"):
         plan.tokens(5)
+    left = plan.drop(["sample-3"])
+    assert left.verify(rp.Batch(**arrays)) and left.num_rows(1) == plan.num_rows(1)
 
 
 def test_experts_stay_where_the_weights_are(batch: rp.Batch, plan: rp.Plan) -> None:
@@ -190,14 +192,33 @@ def test_experts_stay_where_the_weights_are(batch: rp.Batch, plan: rp.Plan) -> N
         rp.start(batch, JOB, resident=np.zeros((3, 8), dtype=int))
 
 
-def test_late_filters_keep_the_rows(plan: rp.Plan) -> None:
+def test_late_filters_keep_the_rows_and_the_plan_verifies(batch: rp.Batch, plan: rp.Plan) -> None:
     gone = plan.micro_batches(dp_rank=1)[0].tolist()
-    layout = plan.drop(gone)
-    assert layout.num_rows() == plan.num_rows()
-    assert layout.micro_batches(dp_rank=1)[0].size == 0 and layout.dummies()[0, 1] == 1
-    assert layout.dummies().sum() == 1
-    with pytest.raises(rp.WindowError, match=r"samples \[48\] are not in the plan"):
-        plan.drop([48])
+    left = plan.drop(indices=gone)
+    assert left == plan.drop([f"sample-{index}" for index in gone])
+    assert left.verify(batch)["samples filtered since"].startswith(str(len(gone)))
+    assert left.num_rows() == plan.num_rows() and (left.log2phys == plan.log2phys).all()
+    assert left.micro_batches(dp_rank=1)[0].size == 0 and left.dummies()[0, 1] == 1
+    assert left.dummies().sum() == 1 and left.sha256 != plan.sha256
+    for rank in range(4):
+        for before, after in zip(plan.micro_batches(dp_rank=rank), left.micro_batches(dp_rank=rank)):
+            assert set(after) == set(before) - set(gone)
+    checked = rp.check(left.rows_certificate(), np.delete(batch.arrays()["lengths"], gone))
+    assert checked.rows_bound <= checked.rows <= plan.num_rows()
+    # From what is left, some more; and a plan that travelled needs the samples.
+    twice = pickle.loads(pickle.dumps(left))
+    with pytest.raises(rp.WindowError, match="batch: a plan"):
+        twice.drop(indices=plan.micro_batches()[0][:1])
+    assert twice.drop(indices=plan.micro_batches()[0][:1], batch=batch).verify(batch)
+    for arguments, message in [
+        ({"indices": [48]}, r"samples \[48\] are not in the plan"),
+        ({"indices": gone}, "are not in the plan"),
+        ({"ids": ["sample-48"]}, "no samples"),
+        ({}, "give ids or indices"),
+        ({"indices": set(range(48)) - set(gone)}, "step 0 would be left without a sample"),
+    ]:
+        with pytest.raises(rp.WindowError, match=message):
+            left.drop(**arguments)
 
 
 def test_wrong_jobs_are_refused(batch: rp.Batch, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@
 See the README for the ten-minute page.
 """
 
+from ._missing import MissingPackageError
 from ._native import (
     FileError,
     JobError,
@@ -19,7 +20,7 @@ from ._native import (
     __version__,
 )
 from .batch import Batch
-from .plan import Layout, Plan
+from .plan import Plan
 from .planning import Planning, plan, start
 from .routes import Imported, count, import_rollouts
 from .rows import Checked, Rows, check, pack, rows
@@ -30,7 +31,7 @@ __all__ = [
     "FileError",
     "Imported",
     "JobError",
-    "Layout",
+    "MissingPackageError",
     "Plan",
     "Planning",
     "RoutePackError",

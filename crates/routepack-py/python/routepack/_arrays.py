@@ -10,20 +10,22 @@ import numpy.typing as npt
 from ._native import WindowError
 
 
-def integers(name: str, values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A contiguous vector of this integer type."""
+def integers(
+    name: str, values: Any, dtype: npt.DTypeLike, axes: tuple[str, ...] = ("samples",)
+) -> npt.NDArray[Any]:
+    """A contiguous array of this integer type with these axes."""
     array = np.asarray(values)
-    if array.ndim != 1:
-        raise WindowError(f"{name}: shape {list(array.shape)}, expected [samples]")
+    if array.ndim != len(axes):
+        raise WindowError(f"{name}: shape {list(array.shape)}, expected [{', '.join(axes)}]")
     if array.size == 0:
-        return np.zeros(0, dtype=dtype)
+        return np.zeros(array.shape, dtype=dtype)
     if array.dtype.kind not in "iu":
         raise WindowError(f"{name}: dtype {array.dtype}, expected integers")
     limits = np.iinfo(dtype)
     low, high = int(array.min()), int(array.max())
     if low < limits.min or high > limits.max:
         value = low if low < limits.min else high
-        index = int(np.argmax(array == value))
+        index = ", ".join(str(place) for place in np.argwhere(array == value)[0])
         raise WindowError(f"{name}[{index}] = {value}: expected {limits.min} to {limits.max}")
     return np.ascontiguousarray(array, dtype=dtype)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ class Batch:
         prompt_ids: prompt of every sample; statistics only.
         atomic_groups: samples with the same nonnegative number share a micro-batch.
         step: optimizer step of every sample; one step by default.
+        cost: attention cost of every sample and kind, ``[samples, kinds]``, instead of the job's formula; in tokens at
+            α = 1.
 
     Raises:
         WindowError: an array has another shape, or a value is out of range.
@@ -40,6 +42,7 @@ class Batch:
         prompt_ids: npt.ArrayLike | None = None,
         atomic_groups: npt.ArrayLike | None = None,
         step: npt.ArrayLike | None = None,
+        cost: npt.ArrayLike | None = None,
     ) -> None:
         texts_or_integers: Any = None if ids is None else [item if isinstance(item, str) else int(item) for item in ids]
         if texts_or_integers is not None and len(set(texts_or_integers)) != len(texts_or_integers):
@@ -53,7 +56,10 @@ class Batch:
             prompt_ids=optional("prompt_ids", prompt_ids, np.int64),
             atomic_groups=optional("atomic_groups", atomic_groups, np.int64),
             step=optional("step", step, np.int64),
+            cost=None if cost is None else integers("cost", cost, np.uint32, ("samples", "kinds")),
         )
+
+    _places: dict[int | str, int] | None = None
 
     @classmethod
     def _wrap(cls, native: NativeBatch) -> Batch:
@@ -73,6 +79,20 @@ class Batch:
     def check(self, top_k: int) -> None:
         """Checks the arrays against each other: every layer's counts of a sample sum to ``top_k`` times its rows."""
         self._native.check(top_k)
+
+    def indices(self, ids: Iterable[int] | Iterable[str]) -> list[int]:
+        """Indices in input order of samples by id; ids are indices where the batch has none.
+
+        Raises:
+            WindowError: there is no such sample.
+        """
+        if self._places is None:
+            held = self._native.ids()
+            self._places = {id_: place for place, id_ in enumerate(range(len(self)) if held is None else held)}
+        wanted = [id_ if isinstance(id_, str) else int(id_) for id_ in ids]
+        if unknown := [id_ for id_ in wanted if id_ not in self._places]:
+            raise WindowError(f"ids: no samples {unknown[:10]}")
+        return [self._places[id_] for id_ in wanted]
 
     def arrays(self) -> dict[str, Any]:
         """Copies of the arrays, by the names of the constructor."""

@@ -4,79 +4,104 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Iterable
+from pathlib import Path
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from ._native import WindowError, read_text, verify_plan, write_text
+from ._native import VerifyError, WindowError, filter_plans, read_text, verify_plan, write_text
 from .batch import Batch
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
-
-class Layout:
-    """Samples in micro-batches: for every step a grid of R rows and D DP ranks; every cell is one micro-batch."""
-
-    def __init__(self, steps: dict[int, list[list[list[int]]]], dummies: dict[int, list[list[int]]]) -> None:
-        self._cells = steps
-        self._dummies = dummies
-
-    @property
-    def steps(self) -> list[int]:
-        """Optimizer steps, ascending."""
-        return list(self._cells)
-
-    def _step(self, step: int | None) -> int:
-        if step is None:
-            if len(self._cells) != 1:
-                raise WindowError(f"step: the plan has steps {self.steps}; choose one")
-            return next(iter(self._cells))
-        if step not in self._cells:
-            raise WindowError(f"step = {step}: the plan has steps {self.steps}")
-        return step
-
-    def num_rows(self, step: int | None = None) -> int:
-        """R: micro-batches every DP rank runs in a step."""
-        return len(self._cells[self._step(step)])
-
-    def micro_batches(self, step: int | None = None, dp_rank: int = 0) -> list[Int32]:
-        """The micro-batches of a DP rank in the order they run: indices of samples in input order, int32."""
-        grid = self._cells[self._step(step)]
-        if not 0 <= dp_rank < len(grid[0]):
-            raise WindowError(f"dp_rank = {dp_rank}: expected 0 to {len(grid[0]) - 1}")
-        return [np.asarray(row[dp_rank], dtype=np.int32) for row in grid]
-
-    def dummies(self, step: int | None = None) -> Int32:
-        """Dummy samples in every cell ``[rows, dp]``."""
-        return np.asarray(self._dummies[self._step(step)], dtype=np.int32)
+TRAIN = "train"
+"""The pass that ``job["packing"]`` describes."""
 
 
-class Plan(Layout):
+class Plan:
     """A verified plan. Immutable; pickles; the same on every machine for the same batch, job and seed.
 
     Compute it once, broadcast it, and compare ``sha256``.
     """
 
-    def __init__(self, text: str, resident: Int32 | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        resident: Int32 | None = None,
+        passes: Mapping[str, Plan] | None = None,
+        batch: Batch | None = None,
+    ) -> None:
         self._text = text
         self._resident = resident
+        self._passes = dict(passes or {})
+        self._batch = batch
         self._plan: dict[str, Any] = json.loads(text)
-        steps = self._plan["steps"]
-        super().__init__(
-            {step["step"]: step["cells"] for step in steps},
-            {step["step"]: step["dummies"] for step in steps},
-        )
+        self._of_step: dict[int, dict[str, Any]] = {step["step"]: step for step in self._plan["steps"]}
+
+    @classmethod
+    def _of_passes(cls, plans: list[tuple[str, str]], resident: Int32 | None, batch: Batch | None) -> Plan:
+        (_, train), *others = plans
+        return cls(train, resident, {name: cls(text, resident, None, batch) for name, text in others}, batch)
+
+    def _texts(self) -> list[tuple[str, str]]:
+        return [(TRAIN, self._text), *((name, plan._text) for name, plan in self._passes.items())]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
-        """Reads a plan file. Nothing in it is believed before ``verify``."""
-        return cls(read_text(path))
+        """Reads a plan file, and those of its other passes beside it. Nothing in it is believed before ``verify``."""
+        text = read_text(path)
+        names = json.loads(text)["options"].get("passes", {})
+        return cls(text, None, {name: cls(read_text(_path_of_pass(path, name))) for name in names})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan file that ``routepack verify`` and ``routepack report`` read."""
+        """Writes the plan file that ``routepack verify`` and ``routepack report`` read.
+
+        Every other pass has a file of its own beside it: ``plan.log-prob.json`` beside ``plan.json``.
+        """
+        for name, plan in self._passes.items():
+            plan.save(_path_of_pass(path, name))
         write_text(path, self._text)
+
+    @property
+    def passes(self) -> dict[str, Plan]:
+        """Plans of the passes beside training, by name; ``sha256`` stands for them too."""
+        return dict(self._passes)
+
+    def _pass(self, name: str) -> Plan:
+        if name == TRAIN:
+            return self
+        if name not in self._passes:
+            raise WindowError(f"pass_ = {name!r}: the plan has passes {[TRAIN, *self._passes]}")
+        return self._passes[name]
+
+    @property
+    def steps(self) -> list[int]:
+        """Optimizer steps, ascending."""
+        return list(self._of_step)
+
+    def _of(self, step: int | None) -> dict[str, Any]:
+        if step is None and len(self._of_step) == 1:
+            return next(iter(self._of_step.values()))
+        if step is None or step not in self._of_step:
+            raise WindowError(f"step = {step}: the plan has steps {self.steps}; choose one")
+        return self._of_step[step]
+
+    def num_rows(self, step: int | None = None, pass_: str = TRAIN) -> int:
+        """R: micro-batches every DP rank runs in a step."""
+        return len(self._pass(pass_)._of(step)["cells"])
+
+    def micro_batches(self, step: int | None = None, dp_rank: int = 0, pass_: str = TRAIN) -> list[Int32]:
+        """The micro-batches of a DP rank in the order they run: indices of samples in input order, int32."""
+        grid = self._pass(pass_)._of(step)["cells"]
+        if not 0 <= dp_rank < len(grid[0]):
+            raise WindowError(f"dp_rank = {dp_rank}: expected 0 to {len(grid[0]) - 1}")
+        return [np.asarray(row[dp_rank], dtype=np.int32) for row in grid]
+
+    def dummies(self, step: int | None = None, pass_: str = TRAIN) -> Int32:
+        """Dummy samples in every cell ``[rows, dp]``."""
+        return np.asarray(self._pass(pass_)._of(step)["dummies"], dtype=np.int32)
 
     @property
     def status(self) -> str:
@@ -91,7 +116,7 @@ class Plan(Layout):
 
     @property
     def sha256(self) -> str:
-        """Digest of everything else in the plan."""
+        """Digest of everything else in the plan, and of its other passes."""
         return str(self._plan["sha256"])
 
     @property
@@ -99,19 +124,15 @@ class Plan(Layout):
         """The plan as data; see the format's page. Do not change it."""
         return self._plan
 
-    def _of(self, step: int | None) -> dict[str, Any]:
-        number = self._step(step)
-        return next(entry for entry in self._plan["steps"] if entry["step"] == number)
-
-    def tokens(self, step: int | None = None, kind: str = "padded") -> Int64:
+    def tokens(self, step: int | None = None, kind: str = "padded", pass_: str = TRAIN) -> Int64:
         """Tokens of every cell ``[rows, dp]``: ``raw``, ``padded`` (what the trainer runs), or ``routed``."""
         if kind not in ("raw", "padded", "routed", "samples"):
             raise WindowError(f"kind = {kind!r}: expected raw, padded, routed or samples")
-        return np.asarray(self._of(step)["tokens"][kind], dtype=np.int64)
+        return np.asarray(self._pass(pass_)._of(step)["tokens"][kind], dtype=np.int64)
 
-    def loss_tokens(self, step: int | None = None) -> Int64 | None:
+    def loss_tokens(self, step: int | None = None, pass_: str = TRAIN) -> Int64 | None:
         """Loss-mask tokens of every cell ``[rows, dp]``; None where they were not recorded."""
-        tokens = self._of(step)["tokens"]["loss"]
+        tokens = self._pass(pass_)._of(step)["tokens"]["loss"]
         return None if tokens is None else np.asarray(tokens, dtype=np.int64)
 
     def gap(self, step: int | None = None) -> tuple[float, float]:
@@ -119,9 +140,9 @@ class Plan(Layout):
         entry = self._of(step)
         return entry["gap_to_placement"], entry["gap_to_free"]
 
-    def rows_certificate(self, step: int | None = None) -> str:
+    def rows_certificate(self, step: int | None = None, pass_: str = TRAIN) -> str:
         """The certificate of the step's rows; ``routepack.check`` and ``routepack-check`` read it."""
-        return str(self._of(step)["certificate"])
+        return str(self._pass(pass_)._of(step)["certificate"])
 
     @property
     def log2phys(self) -> Int32 | None:
@@ -153,41 +174,59 @@ class Plan(Layout):
         layer, expert = np.nonzero(before != after)
         return np.stack([layer, expert, before[layer, expert], after[layer, expert]], axis=1).astype(np.int32)
 
-    def drop(self, indices: Iterable[int]) -> Layout:
-        """The layout without some samples, for filters that come late: same rows, a dummy where a cell empties.
+    def drop(
+        self,
+        ids: Iterable[int] | Iterable[str] | None = None,
+        *,
+        indices: Iterable[int] | None = None,
+        batch: Batch | None = None,
+        dummy_length: int = 1,
+    ) -> Plan:
+        """The plan without some samples, for filters that come late: milliseconds, no search.
 
-        Certificate and figures speak of the plan before.
+        Placement, rows and the cells of the other samples stay, in all passes; indices are those of the same batch, which
+        the new plan verifies against. Its certificate is one of the samples that are left: they suffice with at most the
+        rows used, and ``status`` is ``ok`` only where a quick bound proves the fewest.
+
+        Args:
+            ids: samples by the batch's ids; by index where it has none.
+            indices: or samples by index in input order.
+            batch: the samples; needed where the plan was loaded or unpickled.
+            dummy_length: tokens of the dummy in a cell that empties, where the job states none.
 
         Raises:
-            WindowError: an index is not in the plan.
+            WindowError: a sample is not in the plan, or a step would lose its last one.
         """
-        gone = {int(index) for index in indices}
-        present = {index for grid in self._cells.values() for row in grid for cell in row for index in cell}
-        if not gone <= present:
-            raise WindowError(f"samples {sorted(gone - present)[:10]} are not in the plan")
-        cells = {
-            step: [[[index for index in cell if index not in gone] for cell in row] for row in grid]
-            for step, grid in self._cells.items()
-        }
-        dummies = {
-            step: [
-                [count + (not cell and not count) for cell, count in zip(row, counts)]
-                for row, counts in zip(grid, self._dummies[step])
-            ]
-            for step, grid in cells.items()
-        }
-        return Layout(cells, dummies)
+        batch = batch or self._batch
+        if batch is None:
+            raise WindowError("batch: a plan that was loaded or unpickled needs the samples to drop some")
+        if (ids is None) == (indices is None):
+            raise WindowError("drop: give ids or indices")
+        chosen = batch.indices(ids) if ids is not None else [int(index) for index in indices or ()]
+        present = {index for step in self._plan["steps"] for row in step["cells"] for cell in row for index in cell}
+        if missing := sorted(set(chosen) - present):
+            raise WindowError(f"samples {missing[:10]} are not in the plan")
+        filtered = filter_plans(self._texts(), batch._native, sorted(set(chosen)), dummy_length)
+        return Plan._of_passes(filtered, self._resident, batch)
 
     def verify(self, batch: Batch) -> dict[str, str]:
-        """Recomputes everything the plan claims; what was claimed and found.
+        """Recomputes everything the plan and its other passes claim; what was claimed and found.
 
         Raises:
             VerifyError: a claim is refused.
         """
-        return dict(verify_plan(self._text, batch._native))
+        claims = dict(verify_plan(self._text, batch._native))
+        digests = self._plan["options"].get("passes", {})
+        if digests != {name: plan.sha256 for name, plan in self._passes.items()}:
+            raise VerifyError(f"options.passes: the plan names {digests}, other passes are there")
+        for name, plan in self._passes.items():
+            if plan._plan["placement"] != self._plan["placement"]:
+                raise VerifyError(f"pass {name}: another placement than that of the training pass")
+            claims.update({f"pass {name}: {what}": value for what, value in plan.verify(batch).items()})
+        return claims
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plan) and self._text == other._text
+        return isinstance(other, Plan) and self._text == other._text and self._passes == other._passes
 
     def __hash__(self) -> int:
         return hash(self.sha256)
@@ -197,4 +236,8 @@ class Plan(Layout):
         return f"<routepack.Plan {self.status}, rows by step {rows}, sha256 {self.sha256[:12]}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Plan, (self._text, self._resident))
+        return (Plan, (self._text, self._resident, self._passes))
+
+
+def _path_of_pass(path: str | os.PathLike[str], name: str) -> Path:
+    return Path(path).with_suffix(f".{name}{Path(path).suffix}")

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,16 @@ log = logging.getLogger("routepack")
 
 Job = Mapping[str, Any]
 
+Peers = tuple[int, int, Callable[[bytes], list[bytes]]]
+"""Rank, number of processes, and the exchange of bytes among them: see ``routepack.ray``."""
+
 
 class Planning:
     """A plan being made; planning ends when this object goes."""
 
-    def __init__(self, native: NativePlanning, resident: npt.NDArray[np.int32] | None) -> None:
+    def __init__(self, native: NativePlanning, batch: Batch, resident: npt.NDArray[np.int32] | None) -> None:
         self._native = native
+        self._batch = batch
         self._resident = resident
         self._begun = time.perf_counter()
         self._plan: Plan | None = None
@@ -39,8 +43,8 @@ class Planning:
             JobError, WindowError: there is no plan.
         """
         if self._plan is None:
-            text = self._native.result(timeout)
-            self._plan = Plan(text, self._resident)
+            plans = self._native.result(timeout)
+            self._plan = Plan._of_passes(plans, self._resident, self._batch)
             log.info("%r after %.3f s", self._plan, time.perf_counter() - self._begun)
         return self._plan
 
@@ -64,12 +68,15 @@ def start(
     deadline_ms: int | None = None,
     threads: int | None = None,
     strict: bool = True,
+    *,
+    _peers: Peers | None = None,
 ) -> Planning:
     """Starts planning and returns at once.
 
     Args:
         batch: the recorded samples.
-        job: tables ``topology``, ``packing``, ``routing``, ``cost``, … as a mapping, or the path of a job file (TOML).
+        job: tables ``topology``, ``packing``, ``routing``, ``cost``, ``passes``, … as a mapping, or the path of a job file
+            (TOML).
         resident: the placement the weights have now, the expert in every slot ``[layers, experts]``: experts stay where
             that costs nothing.
         deadline_ms: stop with the best plan so far after this many milliseconds from now.
@@ -79,18 +86,21 @@ def start(
     Raises:
         JobError: the job has an unknown or wrong field.
     """
-    if isinstance(job, (str, os.PathLike)):
-        text = job_from_toml(job)
-    else:
-        try:
-            text = json.dumps(job)
-        except TypeError as error:
-            raise JobError(f"job: {error}") from None
     held = None if resident is None else np.ascontiguousarray(resident, dtype=np.int32)
     slots = None if held is None else held.tolist()
-    native = native_start(batch._native, text, slots, deadline_ms, threads, strict)
+    native = native_start(batch._native, job_text(job), slots, deadline_ms, threads, strict, _peers)
     log.debug("planning %r, deadline %s ms", batch, deadline_ms)
-    return Planning(native, held)
+    return Planning(native, batch, held)
+
+
+def job_text(job: Job | str | os.PathLike[str]) -> str:
+    """A job as JSON."""
+    if isinstance(job, (str, os.PathLike)):
+        return job_from_toml(job)
+    try:
+        return json.dumps(job)
+    except TypeError as error:
+        raise JobError(f"job: {error}") from None
 
 
 def plan(
