@@ -38,6 +38,10 @@ const EXACT_UNITS: usize = 24;
 /// A window counts as at least so many units when evaluations are dealt to the descent.
 const LEAST_DESCENT_UNITS: u64 = 100;
 
+/// How far stages of a shard may differ before the slowest alone counts, in tolerances of shards: a fifth left smaller gaps
+/// than one.
+const SOFTNESS: f64 = 0.2;
+
 /// The best layout found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arranged {
@@ -250,7 +254,7 @@ impl<'a> Search<'a> {
         let energy = Energy {
             reference: row_cost * self.units.rows as f64,
             stiffness: 0.5 / (options.shard_tolerance * row_cost),
-            softness: options.shard_tolerance * row_cost,
+            softness: SOFTNESS * options.shard_tolerance * row_cost,
         };
         let plan = self.units.plan_sweeps(options, round);
         let system = LayoutSystem { units: self.units, neighbours, energy, proposals: plan.proposals };
