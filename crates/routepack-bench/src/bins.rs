@@ -3,6 +3,7 @@
 //! Every instance is packed on one thread, for the fewest bins; its certificate is checked again, apart from the solver
 //! and with a clock, before the record counts it as proved. Records come in the order in which instances end.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +20,11 @@ use crate::table::{Optima, Table};
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct BinsBench {
-    /// Files, or folders whose files ending with `.txt`, `.bpp` or `.csp` are instances.
+    /// Files, or folders whose files ending with `.txt`, `.bpp` or `.csp` (in either case) are instances.
     pub instances: Vec<PathBuf>,
+    /// Only so many files of every series of a folder, in order of names; a name without its last number, or from its last
+    /// underscore on, names the series.
+    pub first: Option<usize>,
     /// Time for one instance, by the clock.
     pub time_limit: Duration,
     /// Instances at a time.
@@ -29,15 +33,17 @@ pub struct BinsBench {
     pub seed: u64,
     /// Known optima.
     pub optima: Optima,
-    /// Folder for certificates, `NAME.cert` each.
+    /// Folder for certificates, `CLASS/INSTANCE.cert` each.
     pub certificates: Option<PathBuf>,
     /// What a search may spend beside time.
     pub options: PackOptions,
 }
 
-/// What a bench came to, this run and former ones.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// What a bench came to, this run and former ones: of all instances, or of one class.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Summary {
+    /// Name of the folder, with the number its instances' names begin with, if any; empty for all instances.
+    pub class: String,
     /// Instances asked for.
     pub instances: usize,
     /// Those proved.
@@ -52,6 +58,8 @@ pub struct Summary {
     pub mean_seconds: f64,
     /// Most seconds of those proved.
     pub max_seconds: f64,
+    /// The same of every class, in order of the instances.
+    pub classes: Vec<Summary>,
 }
 
 /// Runs the instances that the table has no standing record of (proved, or tried as long), and adds theirs.
@@ -65,7 +73,7 @@ pub fn bench_bins(
     stop: &(dyn Fn() -> bool + Sync),
     observe: &mut (dyn FnMut(&Record) + Send),
 ) -> Result<Summary, BenchError> {
-    let files = files(&bench.instances)?;
+    let files = files(&bench.instances, bench.first)?;
     let limit = bench.time_limit.as_secs_f64();
     let stands = |table: &Table, file: &Path| {
         table.records().iter().rfind(|record| names(record, file)).is_some_and(|record| record.stands(limit))
@@ -111,8 +119,8 @@ fn name_and_class(file: &Path) -> (String, String) {
     (name(file.file_name()), name(file.parent().and_then(Path::file_name)))
 }
 
-/// All instances, folders in order of names.
-fn files(instances: &[PathBuf]) -> Result<Vec<PathBuf>, BenchError> {
+/// All instances, folders in order of names; of folders only the first of every series.
+fn files(instances: &[PathBuf], first: Option<usize>) -> Result<Vec<PathBuf>, BenchError> {
     let mut files = Vec::new();
     for path in instances {
         if !path.is_dir() {
@@ -124,16 +132,37 @@ fn files(instances: &[PathBuf]) -> Result<Vec<PathBuf>, BenchError> {
             std::fs::read_dir(path).map_err(failed)?.map(|entry| Ok(entry?.path())).collect();
         let mut inside = entries.map_err(failed)?;
         let known = |file: &PathBuf| {
-            file.extension().is_some_and(|ending| ["txt", "bpp", "csp"].iter().any(|known| ending == *known))
+            let ending = file.extension().unwrap_or_default();
+            ["txt", "bpp", "csp"].iter().any(|known| ending.eq_ignore_ascii_case(known))
         };
         inside.retain(known);
         if inside.is_empty() {
             return Err(BenchError::Empty { path: path.clone() });
         }
         inside.sort();
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        inside.retain(|file| {
+            let seen = seen.entry(series(file)).or_default();
+            *seen += 1;
+            first.is_none_or(|first| *seen <= first)
+        });
         files.extend(inside);
     }
     Ok(files)
+}
+
+/// What the instances of one kind and size have in common in their names.
+fn series(file: &Path) -> String {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let series = name.rsplit_once('_').map_or(&name[..], |(series, _)| series);
+    series.trim_end_matches(|c: char| series.len() == name.len() && c.is_ascii_digit()).to_owned()
+}
+
+/// The class of an instance in a summary.
+fn class(file: &Path) -> String {
+    let (instance, class) = name_and_class(file);
+    let end = instance.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+    format!("{class} {}", &instance[..end]).trim_end().to_owned()
 }
 
 /// Packs an instance; `None` if `stop` cut it short.
@@ -160,8 +189,11 @@ fn run(
     let check_seconds = start.elapsed().as_secs_f64();
     let (instance, class) = name_and_class(file);
     if let Some(folder) = &bench.certificates {
-        let path = folder.join(Path::new(&instance).with_extension("cert"));
-        std::fs::write(&path, &text).map_err(|source| BenchError::File { path, source })?;
+        let folder = folder.join(&class);
+        let path = folder.join(format!("{instance}.cert"));
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(&path, &text))
+            .map_err(|source| BenchError::File { path, source })?;
     }
     let optimum = bench.optima.of(&instance);
     let accepted = checked.is_ok_and(|checked| {
@@ -199,23 +231,35 @@ fn run(
     }))
 }
 
-/// The last record of every instance, counted.
+/// The last record of every instance, counted, in all and by class.
 fn summary(files: &[PathBuf], table: &Table) -> Summary {
-    let mut summary = Summary { instances: files.len(), ..Summary::default() };
-    let mut seconds = 0.0;
+    let mut summary = Summary::default();
     for file in files {
+        let class = class(file);
         let record = table.records().iter().rfind(|record| names(record, file));
+        let place = summary.classes.iter().position(|known| known.class == class);
+        let place = place.unwrap_or_else(|| {
+            summary.classes.push(Summary { class, ..Summary::default() });
+            summary.classes.len() - 1
+        });
+        summary.classes[place].count(record);
+        summary.count(record);
+    }
+    summary
+}
+
+impl Summary {
+    fn count(&mut self, record: Option<&Record>) {
+        self.instances += 1;
         match record.map(|record| (record.status, record.seconds)) {
-            None => summary.left += 1,
-            Some((Status::Open, _)) => summary.open += 1,
-            Some((Status::Wrong, _)) => summary.wrong += 1,
+            None => self.left += 1,
+            Some((Status::Open, _)) => self.open += 1,
+            Some((Status::Wrong, _)) => self.wrong += 1,
             Some((Status::Proved, taken)) => {
-                summary.proved += 1;
-                seconds += taken;
-                summary.max_seconds = summary.max_seconds.max(taken);
+                self.proved += 1;
+                self.mean_seconds += (taken - self.mean_seconds) / self.proved as f64;
+                self.max_seconds = self.max_seconds.max(taken);
             }
         }
     }
-    summary.mean_seconds = seconds / (summary.proved.max(1) as f64);
-    summary
 }

@@ -19,6 +19,7 @@ fn folder() -> tempfile::TempDir {
 fn bench(folder: &Path, jobs: usize, optima: Optima) -> BinsBench {
     BinsBench {
         instances: vec![folder.to_owned()],
+        first: None,
         time_limit: Duration::from_secs(60),
         jobs,
         seed: 1,
@@ -54,7 +55,8 @@ fn goes_on_after_a_kill() {
     let found: Vec<_> =
         again.records().iter().map(|record| (&record.instance[..], record.incumbent)).collect();
     assert_eq!(found, [("a.txt", 2), ("b.txt", 3), ("c.txt", 3)]);
-    assert!(folder.path().join("c.cert").exists());
+    let class = folder.path().file_name().unwrap();
+    assert!(folder.path().join(class).join("c.txt.cert").exists());
 }
 
 #[test]
@@ -121,4 +123,41 @@ fn what_is_no_table_is_left_as_it_is() {
     assert_eq!(Table::open(&path).unwrap().records(), table.records());
     #[cfg(unix)]
     assert!(matches!(Table::open(Path::new("/dev/zero")), Err(BenchError::File { .. })));
+}
+
+#[test]
+fn the_first_of_every_series_and_a_summary_of_every_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "4\n10\n6\n5\n5\n4\n";
+    let names = [
+        "10_a_0.txt",
+        "10_a_1.BPP",
+        "10_a_2.txt",
+        "20_a_0.Csp",
+        "hard7.txt",
+        "hard8.txt",
+        "hard9.txt",
+        "x.md",
+    ];
+    for class in ["one", "two"] {
+        std::fs::create_dir(folder.path().join(class)).unwrap();
+        names.iter().for_each(|name| std::fs::write(folder.path().join(class).join(name), text).unwrap());
+    }
+    let mut bench = bench(folder.path(), 1, Optima::default());
+    (bench.instances, bench.first) =
+        (["one", "two"].map(|class| folder.path().join(class)).to_vec(), Some(2));
+    let mut table = Table::open(&folder.path().join("bins.csv")).unwrap();
+    let summary = bench_bins(&bench, &mut table, &|| false, &mut |_| {}).unwrap();
+    let counts: Vec<_> = summary.classes.iter().map(|class| (&class.class[..], class.proved)).collect();
+    let half = |class| [(class, "10", 2), (class, "20", 1), (class, "", 2)];
+    let expected: Vec<_> = ["one", "two"].into_iter().flat_map(half).collect();
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(class, size, proved)| (format!("{class} {size}").trim_end().to_owned(), *proved))
+        .collect();
+    assert_eq!(counts, expected.iter().map(|(class, proved)| (&class[..], *proved)).collect::<Vec<_>>());
+    assert_eq!((summary.instances, summary.proved), (10, 10));
+    // Equal names of different folders do not overwrite each other.
+    let certificate = |class: &str| folder.path().join(class).join("10_a_1.BPP.cert").exists();
+    assert!(certificate("one") && certificate("two"));
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use routepack::binpack::PackOptions;
-use routepack_bench::{BenchError, BinsBench, Optima, Record, Status, Table, bench_bins};
+use routepack_bench::{BenchError, BinsBench, Optima, Record, Status, Summary, Table, bench_bins};
 
 use crate::exit::Failure;
 use crate::interrupt;
@@ -27,11 +27,15 @@ enum What {
 #[command(after_help = "\
 Examples:
   routepack bench bins hard28 --time-limit 120 -o hard28.csv --optima optima.tsv
+  routepack bench bins */ --first 5 --time-limit 20 -o gate.csv --optima optima.tsv
   routepack bench bins AI ANI --time-limit 600 --jobs 2 -o ai.csv --certificates certificates")]
 struct Bins {
     /// Instances (number, capacity, then sizes or `size demand` lines), or folders of them (.txt, .bpp, .csp).
     #[arg(required = true)]
     instances: Vec<PathBuf>,
+    /// Only so many files of every series of a folder: names that differ after their last underscore, or in their last number.
+    #[arg(long, value_name = "FILES", value_parser = clap::value_parser!(u16).range(1..))]
+    first: Option<u16>,
     /// Seconds for each instance, by the clock.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     time_limit: Duration,
@@ -44,7 +48,7 @@ struct Bins {
     /// Table with the columns `instance` and `optimum` to compare with.
     #[arg(long)]
     optima: Option<PathBuf>,
-    /// Folder for the certificates.
+    /// Folder for the certificates, CLASS/INSTANCE.cert each.
     #[arg(long)]
     certificates: Option<PathBuf>,
     /// Seed of the randomised fills.
@@ -69,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let bench = BinsBench {
         instances: arguments.instances.clone(),
+        first: arguments.first.map(usize::from),
         time_limit: arguments.time_limit,
         jobs: arguments.jobs.into(),
         seed: arguments.seed,
@@ -92,21 +97,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let summary = bench_bins(&bench, &mut table, &stop, &mut observe)?;
-    print(&format!(
-        "{} instances: {} proved (mean {:.2} s, longest {:.2} s), {} open, {} wrong, {} left",
-        summary.instances,
-        summary.proved,
-        summary.mean_seconds,
-        summary.max_seconds,
-        summary.open,
-        summary.wrong,
-        summary.left
-    ))?;
+    if summary.classes.len() > 1 {
+        for class in &summary.classes {
+            print(&format!("{}: {}", class.class, counts(class)))?;
+        }
+    }
+    print(&counts(&summary))?;
     if summary.wrong > 0 {
         let output = arguments.output.display();
         return Err(Failure::Refused(format!("{output}: {} contradictions", summary.wrong)));
     }
     Ok(())
+}
+
+fn counts(summary: &Summary) -> String {
+    let Summary { instances, proved, open, wrong, left, mean_seconds, max_seconds, .. } = summary;
+    format!(
+        "{instances} instances: {proved} proved (mean {mean_seconds:.2} s, longest {max_seconds:.2} s), {open} open, \
+         {wrong} wrong, {left} left"
+    )
 }
 
 impl From<BenchError> for Failure {
