@@ -1,5 +1,6 @@
 //! The `routepack` command: plans, certifies, verifies and reports from a shell.
 
+mod chart;
 mod commands;
 mod exit;
 mod interrupt;
@@ -43,6 +44,8 @@ Exit codes:
 enum Command {
     /// Plan a window: placement, certified rows, layout.
     Plan(commands::plan::Arguments),
+    /// Plan windows one after another, each from where the one before left the weights.
+    Sequence(commands::sequence::Arguments),
     /// Certify the fewest rows of token-capped cells, from lengths alone.
     Rows(commands::rows::Arguments),
     /// Place experts onto EP ranks, with bounds.
@@ -73,6 +76,7 @@ fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
         Command::Plan(arguments) => commands::plan::run(&arguments),
+        Command::Sequence(arguments) => commands::sequence::run(&arguments),
         Command::Rows(arguments) => commands::rows::run(&arguments),
         Command::Place(arguments) => commands::place::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),

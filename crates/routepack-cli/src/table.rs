@@ -1,4 +1,23 @@
-//! Plain tables of at most 80 columns: the first column left, the others right.
+//! Plain tables of at most 80 columns: the first column left, the others right; and tables for machines, as CSV.
+
+use std::path::Path;
+
+use routepack::formats;
+
+use crate::exit::Failure;
+
+/// Writes a table as CSV.
+pub(crate) fn write_csv(path: &Path, header: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let written = writer
+        .write_record(header)
+        .and_then(|()| rows.iter().try_for_each(|row| writer.write_record(row)))
+        .map_err(|error| error.to_string())
+        .and_then(|()| writer.into_inner().map_err(|error| error.to_string()));
+    let bytes = written.map_err(|error| Failure::File(format!("{}: {error}", path.display())))?;
+    formats::write_atomically(path, &bytes)?;
+    Ok(())
+}
 
 /// Renders rows of cells under a header.
 pub(crate) fn render(header: &[&str], rows: &[Vec<String>]) -> String {

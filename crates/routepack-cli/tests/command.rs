@@ -307,6 +307,94 @@ fn totals_past_2_62_are_refused() {
     shell.refuses("plan window.json --job job.toml -o plan.json", 3, &["2^62"]);
 }
 
+/// Few moves from where the weights are, and the curve of what more would buy.
+#[test]
+fn placing_from_where_the_weights_are() {
+    let shell = Shell::new();
+    shell.answer("generate window --preset single --seed 1 -o w.npz");
+    shell.answer("place w.npz --ep 4 -o from.json");
+    shell.answer("generate window --preset single --seed 2 -o w.npz");
+    let moved = |options: &str| -> Vec<u64> {
+        let answer = shell.json(&format!("place w.npz --ep 4 --resident from.json --json {options}"));
+        let layers = answer["layers"].as_array().expect("layers").clone();
+        layers.iter().map(|layer| layer["moved"].as_u64().expect("moved")).collect()
+    };
+    assert_eq!(moved("--moves-per-layer 0"), [0, 0]);
+    assert!(moved("--moves-per-layer 4").iter().all(|&moved| moved <= 4 && moved > 0));
+    assert!(moved("--moves 3").iter().sum::<u64>() <= 3);
+    let within = moved("--within 2.5 --curve curve.csv --plot curve.svg");
+    let curve = fs::read_to_string(shell.path("curve.csv")).expect("a table");
+    let lines: Vec<Vec<&str>> = curve.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    for (layer, &moved) in within.iter().enumerate() {
+        let of = |method: &str| {
+            let ours = lines.iter().filter(|line| line[0] == layer.to_string() && line[1] == method);
+            let number = |text: &str| text.parse::<u64>().expect("a number");
+            ours.map(|line| (number(line[2]), number(line[3]), number(line[4])))
+                .find(|(_, peak, bound)| 1000 * peak <= 1025 * bound)
+                .map(|point| point.0)
+        };
+        let greedy = of("greedy").unwrap_or(u64::MAX);
+        assert!(of("routepack").is_some_and(|ours| ours <= greedy && moved <= ours), "layer {layer}");
+    }
+    assert!(fs::read_to_string(shell.path("curve.svg")).expect("a plot").contains("greedy best swaps"));
+    shell.refuses(
+        "place w.npz --ep 2 --resident from.json",
+        3,
+        &["resident placement has 4 ranks", "2 ranks"],
+    );
+    assert_eq!(shell.run("place w.npz --ep 4 --within 2 --moves 3").status.code(), Some(2));
+    assert_eq!(shell.run("place w.npz --ep 4 --within 200").status.code(), Some(2));
+}
+
+/// Windows in a row: plans that verify one after another, tables and plots that agree, where the weights are by file.
+#[test]
+fn sequences_carry_the_placement_over() {
+    let shell = Shell::new();
+    shell.answer("generate window --preset single --set steps=3 --set routing.sd_step=0.3 --seed 1 -o w.npz --job-output job.toml");
+    let line = "sequence w.npz --each-step --job job.toml -q";
+    let answer = shell.json(&format!("{line} --json -o plans --csv moves.csv --svg moves.svg"));
+    assert_eq!(names(&shell.path("plans")), ["0001.plan.json", "0002.plan.json", "0003.plan.json"]);
+    assert_eq!(answer["windows"].as_array().map(Vec::len), Some(3));
+    let arms = |value: &serde_json::Value| -> Vec<String> {
+        let arms = value.as_array().expect("arms");
+        arms.iter().map(|arm| arm["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    for window in answer["windows"].as_array().expect("windows") {
+        assert_eq!(arms(&window["arms"]), ["routepack", "identity", "scratch", "oracle"]);
+    }
+    let sum: u64 = answer["windows"]
+        .as_array()
+        .expect("windows")
+        .iter()
+        .map(|w| w["arms"][0]["moved"].as_u64().expect("moved"))
+        .sum();
+    assert_eq!(answer["totals"][0]["moved"], sum);
+    let csv = fs::read_to_string(shell.path("moves.csv")).expect("a table");
+    assert_eq!(csv.lines().count(), 1 + 3 * 4);
+    let svg = fs::read_to_string(shell.path("moves.svg")).expect("a plot");
+    assert!(svg.contains("scratch") && svg.matches("<polyline").count() >= 7, "{svg}");
+    // Again from the last plan, all steps under one placement, and alone.
+    let last = "--resident plans/0003.plan.json";
+    let again = shell.json(&format!("sequence w.npz --job job.toml -q --alone --json {last} -o more"));
+    assert_eq!(arms(&again["totals"]), ["routepack"]);
+    assert_eq!(again["windows"][0]["steps"], serde_json::json!([0, 1, 2]));
+    assert!(shell.answer("verify more/0001.plan.json --window w.npz").contains("moves: "));
+    // A plan from where the weights are, and files that are no placement.
+    shell.answer("place w.npz --ep 4 -o place.json");
+    let summary = shell.answer("plan w.npz --job job.toml -q --resident place.json -o plan.json");
+    assert!(summary.contains("experts move"), "{summary}");
+    let plan = |file: &str| format!("plan w.npz --job job.toml -q --resident {file} -o other.json");
+    shell.refuses(&plan("absent.json"), 4, &["absent.json"]);
+    shell.write("text.json", "here");
+    shell.refuses(&plan("text.json"), 3, &["text.json"]);
+    shell.write("window.json", r#"{"lengths": [1]}"#);
+    shell.refuses(&plan("window.json"), 3, &["window.json", "neither a plan"]);
+    shell.write("twice.json", r#"{"ep": 4, "log2phys": [[0, 0, 1, 2]]}"#);
+    shell.refuses(&plan("twice.json"), 3, &["twice.json", "layer 0, expert 1", "bijection"]);
+    shell.write("small.json", r#"{"ep": 4, "log2phys": [[0, 1, 2, 3]]}"#);
+    shell.refuses(&plan("small.json"), 3, &["resident placement has 1 layers"]);
+}
+
 #[test]
 fn outputs_that_cannot_be_written_are_named() {
     let shell = small();
@@ -354,6 +442,7 @@ fn usage_explains_itself() {
         "schema",
         "simulate",
         "calibrate",
+        "sequence",
     ] {
         let help = shell.answer(&format!("{command} --help"));
         assert!(help.contains(&format!("  routepack {command}")), "{command} has no example");

@@ -55,6 +55,7 @@ fn plan() -> (Plan, Arc<Batch>) {
         dropped: &prepared.dropped,
         filtered: &[],
         placement: Some(&placement),
+        resident: None,
         window_sha256: None,
         tool: "test".into(),
         options: serde_json::json!({"ratio": 0.1, "empty": {}, "none": []}),

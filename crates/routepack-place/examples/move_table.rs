@@ -1,99 +1,86 @@
-//! Prints how many of 128 experts move to come within 5, 2 and 1 % of the bound: greedy best swaps, ours, the bound on
-//! moves, and the placement from scratch with its groups relabelled.
+//! Prints how many experts of a layer move to come within 5, 2 and 1 % of the bound: greedy best swaps, ours, the bound on
+//! moves, and the placement from scratch with its groups relabelled. Drawn loads from the identity; real ones (COUNTS, as for
+//! `gap_table`) from where the counts of an earlier policy or another domain put the experts.
 //!
-//! `cargo run --release -p routepack-place --example move_table [seed]`
+//! `cargo run --release -p routepack-place --example move_table [SEED [COUNTS]]`
 #![allow(clippy::print_stdout, reason = "a table for people")]
+
+mod sources;
 
 use std::time::Instant;
 
-use routepack_anneal::stream::Stream;
-use routepack_bounds::peak_bounds;
-use routepack_place::{MoveGoal, PlaceOptions, Start, place, place_incrementally};
+use routepack_place::{
+    MoveGoal, PlaceError, PlaceOptions, Start, TradeOff, match_ranks, place, place_incrementally, trade_off,
+    transfers,
+};
 use routepack_problem::Placement;
 
-const LAYERS: usize = 48;
-const EXPERTS: usize = 128;
-
-/// `[layers][experts]` loads with log-normal weights, about a million picks a layer; as in `gap_table`.
-fn layers(seed: u64, sigma: f64) -> Vec<Vec<u64>> {
-    (0..LAYERS as u64)
-        .map(|layer| {
-            let mut stream = Stream::new(seed).child(layer);
-            let weights: Vec<f64> = (0..EXPERTS).map(|_| (sigma * stream.normal()).exp()).collect();
-            let total: f64 = weights.iter().sum();
-            weights.iter().map(|weight| (1e6 * weight / total).round() as u64).collect()
-        })
-        .collect()
+/// Moves of greedy best swaps until every peak is within the tolerance, all layers; where swaps end before, all they made.
+fn greedy(curves: &[TradeOff], tolerance_ppm: u64) -> u32 {
+    let met = |curve: &TradeOff| {
+        let limit = curve.bound * (1_000_000 + tolerance_ppm);
+        let within = curve.greedy.iter().find(|(_, peak)| peak * 1_000_000 <= limit);
+        within.or(curve.greedy.last()).map_or(0, |point| point.0)
+    };
+    curves.iter().map(met).sum()
 }
 
-/// Experts off their identity rank, all layers.
-fn moved(placement: &Placement) -> usize {
-    (0..placement.num_layers())
-        .flat_map(|layer| (0..EXPERTS).map(move |expert| (layer, expert)))
-        .filter(|&(layer, expert)| placement.rank_of(layer, expert) != expert / placement.slots_per_rank())
-        .count()
-}
-
-/// Moves of plain best swaps against the heaviest rank until the peak is within the tolerance, all layers.
-fn greedy(loads: &[Vec<u64>], ranks: usize, tolerance_ppm: u64) -> usize {
-    loads.iter().map(|loads| greedy_layer(loads, ranks, tolerance_ppm)).sum()
-}
-
-fn greedy_layer(loads: &[u64], ranks: usize, tolerance_ppm: u64) -> usize {
-    let bound = peak_bounds(loads, ranks).best();
-    let home = |expert: usize| expert / (EXPERTS / ranks);
-    let mut rank_of: Vec<usize> = (0..EXPERTS).map(home).collect();
-    loop {
-        let mut sums = vec![0; ranks];
-        for (expert, &rank) in rank_of.iter().enumerate() {
-            sums[rank] += loads[expert];
-        }
-        let heaviest = (0..ranks).max_by_key(|&rank| sums[rank]).expect("a rank");
-        let peak = sums[heaviest];
-        let best = (0..EXPERTS)
-            .filter(|&x| rank_of[x] == heaviest)
-            .flat_map(|x| (0..EXPERTS).map(move |y| (x, y)))
-            .filter(|&(x, y)| rank_of[y] != heaviest && loads[x] > loads[y])
-            .map(|(x, y)| {
-                let moved = loads[x] - loads[y];
-                ((peak - moved).max(sums[rank_of[y]] + moved), x, y)
-            })
-            .min()
-            .filter(|&(after, ..)| after < peak);
-        match best {
-            Some((_, x, y)) if peak * 1_000_000 > bound * (1_000_000 + tolerance_ppm) => rank_of.swap(x, y),
-            _ => return (0..EXPERTS).filter(|&expert| rank_of[expert] != home(expert)).count(),
-        }
+fn print_rows(name: &str, loads: &[Vec<u64>], resident: &Placement) -> Result<(), PlaceError> {
+    let ranks = resident.num_ranks();
+    let options = PlaceOptions::default();
+    let from_lpt =
+        PlaceOptions { start: Start::Lpt, resident: Some(resident.clone()), ..PlaceOptions::default() };
+    let scratch = match_ranks(&place(loads, ranks, &from_lpt, &|| false)?.placement, resident);
+    let curves = trade_off(loads, resident, &options, &|| false)?;
+    let layers = loads.len() as f64;
+    let now: f64 = curves.iter().map(|curve| curve.greedy[0].1 as f64 / curve.bound as f64 - 1.0).sum();
+    for tolerance_ppm in [50_000, 20_000, 10_000] {
+        let goal = MoveGoal::Within { tolerance_ppm };
+        let start = Instant::now();
+        let placed = place_incrementally(loads, resident, goal, &options, &|| false)?;
+        let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+        println!(
+            "| {name} | {ranks} | {:.1} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {milliseconds:.0} |",
+            100.0 * now / layers,
+            tolerance_ppm / 10_000,
+            f64::from(greedy(&curves, u64::from(tolerance_ppm))) / layers,
+            placed.transfers.len() as f64 / layers,
+            placed.layers.iter().map(|layer| f64::from(layer.moved_bound)).sum::<f64>() / layers,
+            transfers(resident, &scratch).len() as f64 / layers,
+        );
     }
+    Ok(())
 }
 
-fn main() {
-    let seed = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1);
-    println!("| loads | ranks | within % | greedy | ours | at least | from scratch | ms |");
-    println!("|---|---|---|---|---|---|---|---|");
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let seed = arguments.first().map_or(Ok(1), |text| text.parse())?;
+    println!("| loads | ranks | above now % | within % | greedy | ours | at least | from scratch | ms |");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for sigma in [0.5, 1.0] {
-        let loads = layers(seed, sigma);
+        let loads = sources::lognormal(seed, sigma);
         for ranks in [8, 16, 32] {
-            let identity = Placement::identity(LAYERS, EXPERTS, ranks).expect("divisible");
-            let lpt = PlaceOptions { start: Start::Lpt, ..PlaceOptions::default() };
-            let scratch = place(&loads, ranks, &lpt, &|| false).expect("valid");
-            for tolerance_ppm in [50_000, 20_000, 10_000] {
-                let goal = MoveGoal::Within { tolerance_ppm };
-                let start = Instant::now();
-                let placed =
-                    place_incrementally(&loads, &identity, goal, &PlaceOptions::default(), &|| false)
-                        .expect("valid");
-                let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-                let per_layer = |sum: usize| sum as f64 / LAYERS as f64;
-                println!(
-                    "| log-normal {sigma:.1} | {ranks} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {milliseconds:.0} |",
-                    tolerance_ppm / 10_000,
-                    per_layer(greedy(&loads, ranks, u64::from(tolerance_ppm))),
-                    per_layer(placed.transfers.len()),
-                    per_layer(placed.layers.iter().map(|layer| layer.moved_bound as usize).sum()),
-                    per_layer(moved(&scratch.placement)),
-                );
-            }
+            let identity = Placement::identity(loads.len(), loads[0].len(), ranks)?;
+            print_rows(&format!("log-normal {sigma:.1}"), &loads, &identity)?;
         }
     }
+    let Some(path) = arguments.get(1) else { return Ok(()) };
+    let real = sources::read_counts(path)?;
+    for ranks in [8, 16] {
+        for (before, after) in [
+            (("olmoe", "tulu"), ("olmoe-sft", "tulu")),
+            (("olmoe-sft", "tulu"), ("olmoe-dpo", "tulu")),
+            (("olmoe", "c4"), ("olmoe", "wikipedia")),
+            (("olmoe", "github"), ("olmoe", "arxiv")),
+        ] {
+            let of = |(model, domain): (&str, &str)| {
+                let found = real.get(&(model.to_owned(), domain.to_owned()));
+                found.ok_or_else(|| format!("{path}: no counts of {model} on {domain}"))
+            };
+            let resident = place(of(before)?, ranks, &PlaceOptions::default(), &|| false)?.placement;
+            let name = format!("{} {} → {} {}", before.0, before.1, after.0, after.1);
+            print_rows(&name, of(after)?, &resident)?;
+        }
+    }
+    Ok(())
 }

@@ -81,6 +81,31 @@ pub enum PlaceError {
         /// Experts that may be.
         limit: u32,
     },
+    /// Groups, nodes, experts and ranks do not divide each other.
+    #[error(
+        "place.node_groups: {groups} groups on {nodes} nodes: groups must divide {experts} experts, nodes must divide groups and {ranks} ranks"
+    )]
+    NodeGroups {
+        /// Groups of experts.
+        groups: usize,
+        /// Nodes.
+        nodes: usize,
+        /// Experts per layer.
+        experts: usize,
+        /// EP ranks.
+        ranks: usize,
+    },
+    /// A group of experts is not on one node in the placement to start from.
+    #[error("group {group} of layer {layer} is split over nodes in the placement to start from")]
+    SplitGroup {
+        /// Layer.
+        layer: usize,
+        /// Group.
+        group: usize,
+    },
+    /// Few moves and whole groups are not sought together.
+    #[error("place.node_groups with a goal for moves: not both")]
+    GroupedMoves,
     /// An option is out of range.
     #[error("{field} = {value}: {limit}")]
     Option {

@@ -106,17 +106,7 @@ pub fn place_incrementally(
     options: &PlaceOptions,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Moved, PlaceError> {
-    check_loads(loads, resident.num_ranks())?;
-    let options = PlaceOptions { resident: Some(resident.clone()), second_start: false, ..options.clone() };
-    // Checks everything, and is the low end of every curve.
-    let scratch = place(loads, resident.num_ranks(), &options, stop)?;
-    let curves: Vec<(Vec<Point>, bool)> = (0..loads.len())
-        .into_par_iter()
-        .map(|layer| curve(&loads[layer], resident, layer, scratch.placement.experts(layer), goal, stop))
-        .collect();
-    let finished = scratch.finished && curves.iter().all(|(_, finished)| *finished);
-    let curves: Vec<Vec<Point>> = curves.into_iter().map(|(points, _)| points).collect();
-    let bounds: Vec<PeakBounds> = scratch.layers.iter().map(|layer| layer.bounds).collect();
+    let Curves { points: curves, bounds, finished } = curves(loads, resident, goal, options, stop)?;
     let chosen = choose(&curves, &bounds, goal);
     let mut slots = Vec::with_capacity(loads.len());
     let mut layers = Vec::with_capacity(loads.len());
@@ -134,6 +124,79 @@ pub fn place_incrementally(
     let placement = Placement::new(resident.num_ranks(), slots).expect("every layer is a bijection");
     let transfers = transfers(resident, &placement);
     Ok(Moved { placement, layers, transfers, finished })
+}
+
+/// What moves buy on one layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TradeOff {
+    /// No placement has a smaller peak.
+    pub bound: u64,
+    /// (moved experts, peak in routed rows), moves rising, peaks falling; the first is to stay.
+    pub points: Vec<(u32, u64)>,
+    /// The same for the yardstick: best swaps against the heaviest rank, one after the other.
+    pub greedy: Vec<(u32, u64)>,
+}
+
+/// The trade-off of every layer between moves from `resident` and peak, for `loads` `[layers][experts]` (routed rows).
+///
+/// Points are those that [`place_incrementally`] chooses from.
+///
+/// # Errors
+/// As [`place_incrementally`].
+pub fn trade_off(
+    loads: &[Vec<u64>],
+    resident: &Placement,
+    options: &PlaceOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<TradeOff>, PlaceError> {
+    let goal = MoveGoal::Budget { per_layer: None, total: None };
+    let curves = curves(loads, resident, goal, options, stop)?;
+    let layer = |(layer, (points, bounds)): (usize, (&Vec<Point>, &PeakBounds))| {
+        let home: Vec<u32> =
+            (0..resident.num_experts()).map(|expert| resident.rank_of(layer, expert) as u32).collect();
+        let mut ranks = Ranks::new(&loads[layer], resident.num_ranks(), resident.experts(layer));
+        let mut greedy = vec![(0, ranks.peak())];
+        while ease_once(&mut ranks) {
+            greedy.push((num_moved(&ranks, &home) as u32, ranks.peak()));
+        }
+        let points = points.iter().map(|point| (point.moved, point.peak)).collect();
+        TradeOff { bound: bounds.best(), points, greedy }
+    };
+    Ok(curves.points.iter().zip(&curves.bounds).enumerate().map(layer).collect())
+}
+
+/// The trade-off curves of all layers.
+struct Curves {
+    /// `[layers]`.
+    points: Vec<Vec<Point>>,
+    /// `[layers]`.
+    bounds: Vec<PeakBounds>,
+    finished: bool,
+}
+
+fn curves(
+    loads: &[Vec<u64>],
+    resident: &Placement,
+    goal: MoveGoal,
+    options: &PlaceOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Curves, PlaceError> {
+    check_loads(loads, resident.num_ranks())?;
+    if options.node_groups.is_some() {
+        return Err(PlaceError::GroupedMoves);
+    }
+    let options = PlaceOptions { resident: Some(resident.clone()), second_start: false, ..options.clone() };
+    // Checks everything, and is the low end of every curve.
+    let scratch = place(loads, resident.num_ranks(), &options, stop)?;
+    let curves: Vec<(Vec<Point>, bool)> = (0..loads.len())
+        .into_par_iter()
+        .map(|layer| curve(&loads[layer], resident, layer, scratch.placement.experts(layer), goal, stop))
+        .collect();
+    Ok(Curves {
+        finished: scratch.finished && curves.iter().all(|(_, finished)| *finished),
+        points: curves.into_iter().map(|(points, _)| points).collect(),
+        bounds: scratch.layers.iter().map(|layer| layer.bounds).collect(),
+    })
 }
 
 /// The points of one layer that no other dominates, by rising moves and falling peak; the first is to stay.

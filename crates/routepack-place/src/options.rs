@@ -4,7 +4,7 @@ use routepack_problem::Placement;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::PlaceError;
+use crate::{NodeGroups, PlaceError};
 
 /// Where the search for a placement begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +36,9 @@ pub struct PlaceOptions {
     pub max_triples: u32,
     /// Whether a layer that is not proved optimal from its start is searched again from LPT.
     pub second_start: bool,
+    /// Groups of experts that stay whole on a node; none when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_groups: Option<NodeGroups>,
     /// The placement the weights have now; experts that stay on a rank keep their slot. Given by the caller, not by
     /// options files.
     #[serde(skip)]
@@ -52,6 +55,7 @@ impl Default for PlaceOptions {
             max_subsets: 500,
             max_triples: 200,
             second_start: true,
+            node_groups: None,
             resident: None,
         }
     }

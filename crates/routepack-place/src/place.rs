@@ -15,6 +15,7 @@ use routepack_problem::Placement;
 use crate::best_swap::swap_best;
 use crate::exchange::{Exchanges, Subsets};
 use crate::lpt::longest_first;
+use crate::node_groups::Grouped;
 use crate::ranks::Ranks;
 use crate::relabel::relabel;
 use crate::resplit::resplit_pairs;
@@ -40,22 +41,42 @@ pub struct PlacedLayer {
     pub peak: u64,
     /// Lower bounds on it.
     pub bounds: PeakBounds,
+    /// What the heaviest node leaves at best on its ranks, where groups stay whole on nodes; 0 elsewhere.
+    pub node_bound: u64,
     /// Whether the peak meets a bound.
     pub proved_optimal: bool,
 }
 
+impl PlacedLayer {
+    /// The largest lower bound on the peak.
+    pub fn bound(&self) -> u64 {
+        self.bounds.best().max(self.node_bound)
+    }
+}
+
 /// Tables shared by all layers.
-struct Tables {
+pub(crate) struct Tables {
     swaps: Subsets,
     subsets: Subsets,
     deals: Option<Deals>,
+}
+
+impl Tables {
+    /// Tables for ranks of so many slots.
+    pub(crate) fn new(slots: usize, options: &PlaceOptions) -> Self {
+        Self {
+            swaps: Subsets::new(slots, slots),
+            subsets: Subsets::new(slots, options.max_subsets as usize),
+            deals: (options.max_triples > 0 && (3..=MAX_SLOTS).contains(&slots)).then(|| Deals::new(slots)),
+        }
+    }
 }
 
 /// Places `loads` `[layers][experts]` (routed rows of the window or batch) on `num_ranks` EP ranks.
 ///
 /// # Errors
 /// Experts not divisible by ranks, layers of different width, a layer's total of 2^62 or more, a resident placement of
-/// another shape, or options out of range.
+/// another shape, options out of range, or groups that do not fit the nodes or are split now.
 pub fn place(
     loads: &[Vec<u64>],
     num_ranks: usize,
@@ -65,16 +86,15 @@ pub fn place(
     options.validate()?;
     let num_experts = check_loads(loads, num_ranks)?;
     let reference = reference(loads.len(), num_experts, num_ranks, options)?;
-    let slots = num_experts / num_ranks;
-    let tables = Tables {
-        swaps: Subsets::new(slots, slots),
-        subsets: Subsets::new(slots, options.max_subsets as usize),
-        deals: (options.max_triples > 0 && (3..=MAX_SLOTS).contains(&slots)).then(|| Deals::new(slots)),
-    };
+    let grouped = options.node_groups.map(|sizes| Grouped::new(sizes, &reference, options)).transpose()?;
+    let tables = Tables::new(num_experts / num_ranks, options);
     let outcomes: Vec<(Vec<u32>, PlacedLayer, bool)> = loads
         .par_iter()
         .enumerate()
-        .map(|(layer, loads)| place_layer(loads, num_ranks, &reference, layer, options, &tables, stop))
+        .map(|(layer, loads)| match &grouped {
+            Some(grouped) => grouped.place_layer(loads, reference.slots(layer), options, stop),
+            None => place_layer(loads, num_ranks, &reference, layer, options, &tables, stop),
+        })
         .collect();
     let mut slots = Vec::with_capacity(loads.len());
     let mut layers = Vec::with_capacity(loads.len());
@@ -124,7 +144,8 @@ fn reference(
     Ok(resident.clone())
 }
 
-fn place_layer(
+/// Places one layer without groups; slots, outcome and whether every method ran to its end.
+pub(crate) fn place_layer(
     loads: &[u64],
     num_ranks: usize,
     reference: &Placement,
@@ -162,7 +183,7 @@ fn place_layer(
     let peak = ranks.peak();
     let slots = keep_slots(&members, ranks.slots(), reference);
     let proved_optimal = peak == bound;
-    (slots, PlacedLayer { peak, bounds, proved_optimal }, finished || proved_optimal)
+    (slots, PlacedLayer { peak, bounds, node_bound: 0, proved_optimal }, finished || proved_optimal)
 }
 
 /// Runs the methods on one layer; false if stopped.

@@ -6,6 +6,29 @@
 //! Reference: R. Jonker and A. Volgenant, A shortest augmenting path algorithm for dense and sparse linear assignment
 //! problems, Computing 38, 1987, doi 10.1007/BF02278710. Deviation: none of its initialisation, only the paths.
 
+use routepack_problem::Placement;
+
+use crate::slots::keep_slots;
+
+/// `placement` with its ranks renamed so that fewest experts leave the rank they have in `resident`; who stays keeps its
+/// slot. Loads and peaks do not change.
+///
+/// # Panics
+/// The placements have different shapes.
+pub fn match_ranks(placement: &Placement, resident: &Placement) -> Placement {
+    assert_eq!(
+        (placement.num_layers(), placement.num_experts(), placement.num_ranks()),
+        (resident.num_layers(), resident.num_experts(), resident.num_ranks()),
+        "[layers, experts, ranks]"
+    );
+    let slots = (0..placement.num_layers()).map(|layer| {
+        let reference = resident.slots(layer);
+        let members = relabel(&placement.experts(layer), placement.slots_per_rank(), reference);
+        keep_slots(&members, placement.slots_per_rank(), reference)
+    });
+    Placement::new(placement.num_ranks(), slots.collect()).expect("renaming keeps bijections")
+}
+
 /// Reorders `members` `[ranks · slots]` by whole ranks; `reference` is the slot of every expert now, `[experts]`.
 pub(crate) fn relabel(members: &[u32], slots_per_rank: usize, reference: &[u32]) -> Vec<u32> {
     let groups: Vec<&[u32]> = members.chunks(slots_per_rank).collect();

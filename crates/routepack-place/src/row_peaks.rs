@@ -9,7 +9,7 @@
 //! are P·B loads to level, and the peaks alone show one a block. The temperature falls geometrically from a fraction of the mean change of such swaps. The placement of
 //! least cost met is kept and led to a local optimum: no swap of two experts lowers the cost. Never worse than the
 //! start. Who stays on its rank keeps its slot; of the experts of a layer at most so many leave the ranks of the
-//! resident placement, if a limit is given.
+//! resident placement, if a limit is given. Where moves are charged, the descent comes first and says how many pay.
 //! Complexity: O(B) a proposal, O(P·B) an accepted one; O(E²·B) a pass of the descent.
 //! References: S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, Optimization by simulated annealing, Science 220, 1983,
 //! doi 10.1126/science.220.4598.671. The objective is that of DESIGN §1.3; PLACEMENT §2.3 measures why it asks for its
@@ -41,11 +41,19 @@ pub struct RowPeakOptions {
     pub cooling: f64,
     /// Passes of the descent over all pairs of experts at most.
     pub descent_passes: u32,
+    /// Nodes of consecutive ranks that no expert leaves, 1 for none; given by the caller, not by options files.
+    #[serde(skip, default = "one_node")]
+    #[schemars(skip)]
+    pub nodes: u32,
+}
+
+fn one_node() -> u32 {
+    1
 }
 
 impl Default for RowPeakOptions {
     fn default() -> Self {
-        Self { proposals_per_expert: 1000, hottest: 0.03, cooling: 1000.0, descent_passes: 100 }
+        Self { proposals_per_expert: 1000, hottest: 0.03, cooling: 1000.0, descent_passes: 100, nodes: 1 }
     }
 }
 
@@ -75,6 +83,26 @@ pub struct MoveLimit<'a> {
     pub resident: &'a Placement,
     /// Experts of a layer that may be on another rank than there, `[layers]`.
     pub moves: &'a [u32],
+    /// What every one of them costs beside, if anything.
+    pub charge: Option<MoveCharge>,
+}
+
+/// Moves charged like peaks: the least `steps` × Σ_b max_p W + `move_cost` × moved experts is sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveCharge {
+    /// Cost of moving one expert, in routed rows of peak.
+    pub move_cost: u64,
+    /// Times that such a layout is served.
+    pub steps: u32,
+}
+
+impl MoveCharge {
+    /// Peaks alone.
+    const FREE: Self = Self { move_cost: 0, steps: 1 };
+
+    fn of(self, peaks: u64, moved: usize) -> u128 {
+        u128::from(self.steps) * u128::from(peaks) + u128::from(self.move_cost) * moved as u128
+    }
 }
 
 /// A placement for a layout, and what it charges.
@@ -104,7 +132,7 @@ const RUNGS: u32 = 200;
 /// Swaps measured to set the first temperature.
 const MEASURED: u32 = 200;
 
-/// Places experts for a layout, from `start`; never worse.
+/// Places experts for a layout, from `start`; never worse, the charge for moves included.
 ///
 /// The outcome depends on the arguments alone, unless `stop` ended the search; layers run in the current rayon pool.
 ///
@@ -121,6 +149,14 @@ pub fn place_on_row_peaks(
 ) -> Result<RowPlaced, PlaceError> {
     options.validate()?;
     check_shape(loads, start, "start")?;
+    if options.nodes == 0 || !start.num_ranks().is_multiple_of(options.nodes as usize) {
+        let value = format!("{} for {} ranks", options.nodes, start.num_ranks());
+        return Err(PlaceError::Option {
+            field: "row_peaks.nodes",
+            value,
+            limit: "it must divide the ranks",
+        });
+    }
     if let Some(limit) = limit {
         check_limit(loads, start, limit)?;
     }
@@ -180,24 +216,32 @@ fn place_layer(
 ) -> (Vec<u32>, RowPlacedLayer, bool) {
     let ranks = BlockRanks::new(loads, layer, start.num_ranks(), start.experts(layer));
     let (before, bound) = (ranks.cost(), bound(loads, layer, start.num_ranks()));
+    let leash = limit.map(|limit| Leash::new(&ranks, homes(limit.resident, layer), limit.moves[layer]));
+    let charge = limit.and_then(|limit| limit.charge);
     let mut search = Search {
-        least: before,
+        least: charge.unwrap_or(MoveCharge::FREE).of(before, leash.as_ref().map_or(0, |leash| leash.away)),
         best: ranks.members().to_vec(),
-        leash: limit.map(|limit| Leash::new(&ranks, homes(limit.resident, layer), limit.moves[layer])),
+        leash,
+        charge: charge.unwrap_or(MoveCharge::FREE),
+        ranks_per_node: start.num_ranks() / options.nodes as usize,
         ranks,
         blocks: loads.num_blocks(),
         stream,
     };
     // One rank, or a layer that nothing can improve.
-    let finished = start.num_ranks() < 2
-        || before == bound
-        || (search.anneal(options, stop) && search.descend(options, stop));
+    let finished = search.ranks_per_node < 2
+        || (before == bound && charge.is_none())
+        || (charge.is_none() || search.descend(options, stop))
+            && search.anneal(options, stop)
+            && search.descend(options, stop);
+    search.ranks.deal(&search.best);
+    let after = search.ranks.cost();
     let slots = keep_slots(
         &search.best,
         start.slots_per_rank(),
         limit.map_or(start, |limit| limit.resident).slots(layer),
     );
-    (slots, RowPlacedLayer { before, after: search.least, bound }, finished)
+    (slots, RowPlacedLayer { before, after, bound }, finished)
 }
 
 /// Σ over blocks of the bound on the largest rank load of the layer.
@@ -212,9 +256,12 @@ fn bound(loads: &RowLoads, layer: usize, num_ranks: usize) -> u64 {
 struct Search {
     ranks: BlockRanks,
     leash: Option<Leash>,
-    least: u64,
+    charge: MoveCharge,
+    /// Peaks and charged moves of the best placement.
+    least: u128,
     /// Members of the best placement, `[ranks · slots]`.
     best: Vec<u32>,
+    ranks_per_node: usize,
     blocks: usize,
     stream: Stream,
 }
@@ -224,6 +271,9 @@ impl Search {
     fn anneal(&mut self, options: &RowPeakOptions, stop: &(dyn Fn() -> bool + Sync)) -> bool {
         let mut temperature = options.hottest * self.mean_change();
         let factor = elementary::exp(-elementary::ln(options.cooling) / f64::from(RUNGS));
+        // The spread knows no charge: no more experts leave than the descent found to pay.
+        let is_charged = self.charge.move_cost > 0;
+        let most = self.leash.as_ref().filter(|_| is_charged).map_or(usize::MAX, |leash| leash.away);
         let proposals = u64::from(options.proposals_per_expert) * self.ranks.members().len() as u64;
         for rung in 0..u64::from(RUNGS) {
             if stop() {
@@ -232,7 +282,7 @@ impl Search {
             let share = |rung: u64| proposals * rung / u64::from(RUNGS);
             for _ in share(rung)..share(rung + 1) {
                 let (a, b) = self.propose();
-                if self.allows(a, b)
+                if self.allows(a, b, most)
                     && accepts(self.ranks.spread_of_swap(a, b), temperature, &mut self.stream)
                 {
                     self.swap(a, b);
@@ -251,10 +301,12 @@ impl Search {
             leash.count(&self.ranks);
         }
         let (places, slots) = (self.ranks.members().len(), self.ranks.slots());
+        let held = slots * self.ranks_per_node;
         let mut finished = true;
         for _ in 0..options.descent_passes {
             let before = self.least;
-            finished = (0..places).all(|a| !stop() && self.improve(a, (a / slots + 1) * slots..places));
+            finished = (0..places)
+                .all(|a| !stop() && self.improve(a, (a / slots + 1) * slots..(a / held + 1) * held));
             if !finished || self.least == before {
                 break;
             }
@@ -264,23 +316,45 @@ impl Search {
     }
 
     /// Makes every swap of a place with one of the others that lowers the cost; always true.
+    ///
+    /// Peaks fall only where a rank that paces a block takes part; moves may be worth sending home anywhere.
     fn improve(&mut self, a: usize, others: Range<usize>) -> bool {
+        let slots = self.ranks.slots();
+        let mut paces = self.pacing_ranks();
         for b in others {
-            let cost = self.ranks.cost_of_swap(a, b);
-            if cost < self.least && self.allows(a, b) {
+            if !(paces[a / slots] || paces[b / slots]) {
+                continue;
+            }
+            let cost = self.charge.of(self.ranks.cost_of_swap(a, b), self.away_after(a, b));
+            if cost < self.least && self.allows(a, b, usize::MAX) {
                 self.least = cost;
                 self.swap(a, b);
+                paces = self.pacing_ranks();
             }
         }
         true
     }
 
-    /// A place of the rank that paces a random block, and one of another rank.
+    /// Whether a rank has the largest load of some block, or moves are charged, `[ranks]`.
+    fn pacing_ranks(&self) -> Vec<bool> {
+        let num_ranks = self.ranks.members().len() / self.ranks.slots();
+        let mut paces = vec![self.charge.move_cost > 0; num_ranks];
+        for block in 0..self.blocks {
+            paces[self.ranks.heaviest(block)] = true;
+        }
+        paces
+    }
+
+    fn away_after(&self, a: usize, b: usize) -> usize {
+        self.leash.as_ref().map_or(0, |leash| leash.after(&self.ranks, a, b))
+    }
+
+    /// A place of the rank that paces a random block, and one of another rank of its node.
     fn propose(&mut self) -> (usize, usize) {
-        let slots = self.ranks.slots();
-        let num_ranks = self.ranks.members().len() / slots;
+        let (slots, ranks) = (self.ranks.slots(), self.ranks_per_node);
         let rank = self.ranks.heaviest(self.stream.index(self.blocks));
-        let other = (rank + 1 + self.stream.index(num_ranks - 1)) % num_ranks;
+        let first = rank / ranks * ranks;
+        let other = first + (rank - first + 1 + self.stream.index(ranks - 1)) % ranks;
         (rank * slots + self.stream.index(slots), other * slots + self.stream.index(slots))
     }
 
@@ -293,8 +367,10 @@ impl Search {
         sum / f64::from(MEASURED)
     }
 
-    fn allows(&self, a: usize, b: usize) -> bool {
-        self.leash.as_ref().is_none_or(|leash| leash.after(&self.ranks, a, b) <= leash.away.max(leash.limit))
+    /// Whether a swap keeps to the limit of moves, or `most` if that is less.
+    fn allows(&self, a: usize, b: usize, most: usize) -> bool {
+        let within = |leash: &Leash| leash.after(&self.ranks, a, b) <= leash.away.max(leash.limit.min(most));
+        self.leash.as_ref().is_none_or(within)
     }
 
     fn swap(&mut self, a: usize, b: usize) {
@@ -305,7 +381,7 @@ impl Search {
     }
 
     fn archive(&mut self) {
-        let cost = self.ranks.cost();
+        let cost = self.charge.of(self.ranks.cost(), self.leash.as_ref().map_or(0, |leash| leash.away));
         if cost < self.least {
             self.least = cost;
             self.best.copy_from_slice(self.ranks.members());

@@ -1,7 +1,9 @@
 //! Placement from where the weights are: brute force on small layers, and laws.
 
 use proptest::prelude::*;
-use routepack_place::{MoveGoal, Moved, PlaceError, PlaceOptions, place_incrementally, transfers};
+use routepack_place::{
+    MoveGoal, Moved, PlaceError, PlaceOptions, TradeOff, place_incrementally, trade_off, transfers,
+};
 use routepack_problem::Placement;
 
 /// Every way to deal the experts to ranks, as the rank of every expert.
@@ -163,6 +165,68 @@ proptest! {
         prop_assert!(totals(&common).1 <= total);
         prop_assert!(totals(&common).0 <= totals(&each).0);
     }
+}
+
+/// Moves of best swaps against the heaviest rank until it is within the tolerance: written anew, from its definition.
+fn greedy_moves(loads: &[u64], ranks: usize, tolerance_ppm: u64, bound: u64) -> Option<u32> {
+    let home = |expert: usize| expert / (loads.len() / ranks);
+    let mut rank_of: Vec<usize> = (0..loads.len()).map(home).collect();
+    loop {
+        let mut sums = vec![0; ranks];
+        for (expert, &rank) in rank_of.iter().enumerate() {
+            sums[rank] += loads[expert];
+        }
+        let peak = *sums.iter().max().expect("a rank");
+        if peak * 1_000_000 <= bound * (1_000_000 + tolerance_ppm) {
+            return Some((0..loads.len()).filter(|&expert| rank_of[expert] != home(expert)).count() as u32);
+        }
+        let heaviest = sums.iter().position(|&sum| sum == peak).expect("the peak is a sum");
+        let mut best = (peak, 0, 0);
+        for x in (0..loads.len()).filter(|&x| rank_of[x] == heaviest) {
+            for y in (0..loads.len()).filter(|&y| rank_of[y] != heaviest && loads[y] < loads[x]) {
+                let less = loads[x] - loads[y];
+                best = best.min(((peak - less).max(sums[rank_of[y]] + less), x, y));
+            }
+        }
+        if best.0 == peak {
+            return None;
+        }
+        rank_of.swap(best.1, best.2);
+    }
+}
+
+#[test]
+fn never_more_moves_than_greedy_best_swaps() {
+    let fewest = |points: &[(u32, u64)], bound: u64, ppm: u64| {
+        points
+            .iter()
+            .filter(|(_, peak)| peak * 1_000_000 <= bound * (1_000_000 + ppm))
+            .map(|point| point.0)
+            .min()
+    };
+    let (mut ours_in_all, mut greedy_in_all) = (0, 0);
+    for (layer, sigma) in (0..24u64).zip([0.3, 0.5, 1.0].into_iter().cycle()) {
+        let mut stream = routepack_anneal::stream::Stream::new(5).child(layer);
+        let loads: Vec<u64> = (0..64).map(|_| (1e5 * (sigma * stream.normal()).exp()) as u64).collect();
+        let identity = Placement::identity(1, 64, 8).expect("divisible");
+        let layers = std::slice::from_ref(&loads);
+        let curve = trade_off(layers, &identity, &PlaceOptions::default(), &|| false).expect("valid");
+        let TradeOff { bound, points, greedy } = &curve[0];
+        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 > b.1), "{points:?}");
+        assert!((points[0].0, points[0]) == (0, greedy[0]) && points.iter().all(|point| point.1 >= *bound));
+        for ppm in [50_000, 20_000, 10_000] {
+            let expected = greedy_moves(&loads, 8, ppm, *bound);
+            assert_eq!(fewest(greedy, *bound, ppm), expected);
+            let goal = within(ppm as u32);
+            let moved = run(layers, &identity, goal).layers[0].moved;
+            if let Some(greedy) = expected {
+                assert!(moved <= greedy, "layer {layer}: {moved} moves, greedy {greedy}");
+                assert!(fewest(points, *bound, ppm) <= Some(greedy));
+                (ours_in_all, greedy_in_all) = (ours_in_all + moved, greedy_in_all + greedy);
+            }
+        }
+    }
+    assert!(10 * ours_in_all < 9 * greedy_in_all, "{ours_in_all} moves, greedy {greedy_in_all}");
 }
 
 #[test]

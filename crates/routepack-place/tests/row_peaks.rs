@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use routepack_anneal::Stream;
-use routepack_place::{MoveLimit, PlaceError, RowLoads, RowPeakOptions, RowPlaced, place_on_row_peaks};
+use routepack_place::{
+    MoveCharge, MoveLimit, PlaceError, RowLoads, RowPeakOptions, RowPlaced, place_on_row_peaks,
+};
 use routepack_problem::Placement;
 
 /// Small loads: ranks, slots a rank, blocks, and a seed for everything else.
@@ -132,7 +134,7 @@ proptest! {
     fn moves_stay_within_the_limit(case in cases(2..6, 1..5), moves in 0u32..6) {
         let resident = case.placement(0);
         let moves = vec![moves; case.layers];
-        let limit = MoveLimit { resident: &resident, moves: &moves };
+        let limit = MoveLimit { resident: &resident, moves: &moves, charge: None };
         let placed = search(case, &resident, Some(limit), false);
         for (layer, outcome) in placed.layers.iter().enumerate() {
             let away = (0..case.experts())
@@ -142,6 +144,35 @@ proptest! {
             for expert in 0..case.experts() {
                 if placed.placement.rank_of(layer, expert) == resident.rank_of(layer, expert) {
                     prop_assert_eq!(placed.placement.slots(layer)[expert], resident.slots(layer)[expert]);
+                }
+            }
+        }
+    }
+
+    /// No swap pays for its moves, and none is made for less than it costs.
+    #[test]
+    fn charged_moves_pay(case in cases(2..6, 1..5), move_cost in 0u64..60, steps in 1u32..4) {
+        let (loads, resident) = (case.loads(), case.placement(0));
+        let moves = vec![u32::MAX; case.layers];
+        let charge = MoveCharge { move_cost, steps };
+        let limit = MoveLimit { resident: &resident, moves: &moves, charge: Some(charge) };
+        let placed = search(case, &case.placement(1), Some(limit), false);
+        for (layer, outcome) in placed.layers.iter().enumerate() {
+            let rank_of: Vec<usize> =
+                (0..case.experts()).map(|expert| placed.placement.rank_of(layer, expert)).collect();
+            let charged = |rank_of: &[usize]| {
+                let moved = (0..case.experts()).filter(|&expert| rank_of[expert] != resident.rank_of(layer, expert));
+                u64::from(steps) * cost(&loads, layer, |expert| rank_of[expert], case.ranks)
+                    + move_cost * moved.count() as u64
+            };
+            prop_assert_eq!(outcome.after, cost(&loads, layer, |expert| rank_of[expert], case.ranks));
+            let start: Vec<usize> = (0..case.experts()).map(|e| case.placement(1).rank_of(layer, e)).collect();
+            prop_assert!(charged(&rank_of) <= charged(&start));
+            for a in 0..case.experts() {
+                for b in 0..a {
+                    let mut swapped = rank_of.clone();
+                    swapped.swap(a, b);
+                    prop_assert!(charged(&swapped) >= charged(&rank_of));
                 }
             }
         }
@@ -190,10 +221,10 @@ fn bad_input_is_named() {
     assert!(matches!(run(&start, None, &hot), Err(PlaceError::Option { field: "row_peaks.hottest", .. })));
     let far = Placement::new(2, vec![vec![0, 1, 2, 3]]).expect("bijection");
     let near = Placement::new(2, vec![vec![2, 3, 0, 1]]).expect("bijection");
-    let limit = MoveLimit { resident: &near, moves: &[3] };
+    let limit = MoveLimit { resident: &near, moves: &[3], charge: None };
     let error = run(&far, Some(limit), &options).expect_err("four are away");
     assert_eq!(error, PlaceError::Moves { layer: 0, moved: 4, limit: 3 });
-    let limit = MoveLimit { resident: &near, moves: &[4, 4] };
+    let limit = MoveLimit { resident: &near, moves: &[4, 4], charge: None };
     assert_eq!(run(&far, Some(limit), &options), Err(PlaceError::Limits { found: 2, expected: 1 }));
     let heavy = RowLoads::new(2, 1, vec![vec![1 << 30, 1 << 30]]);
     assert_eq!(heavy, Err(PlaceError::BlockOverflow { layer: 0, block: 0, sum: 1 << 31 }));

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod batch;
+mod by_step;
 mod cost;
 mod decimal;
 mod error;

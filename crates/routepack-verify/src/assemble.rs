@@ -9,8 +9,8 @@ use routepack_problem::{
 use crate::costs::placement_in_force;
 use crate::figures::Measured;
 use crate::{
-    FORMAT, Figures, OutsideId, Plan, PlanDropped, PlanPlacement, PlanStep, Status, VerifyError, plan_sha256,
-    sample_bound, statement, window_sha256, witness_counts,
+    FORMAT, Figures, OutsideId, Plan, PlanDropped, PlanPlacement, PlanResident, PlanStep, Status,
+    VerifyError, plan_sha256, sample_bound, statement, window_sha256, witness_counts,
 };
 
 /// The decisions for one optimizer step.
@@ -35,6 +35,8 @@ pub struct AssembleInputs<'a> {
     pub filtered: &'a [u32],
     /// The placement shared by all steps; `None` without recorded routes.
     pub placement: Option<&'a Placement>,
+    /// The placement the weights have before, to state what moves.
+    pub resident: Option<&'a Placement>,
     /// [`window_sha256`] of the batch if it is at hand; computed when absent.
     pub window_sha256: Option<String>,
     /// Program and version.
@@ -68,6 +70,10 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
     };
     let (batch, setting) = (first.batch(), first.setting());
     let placement = placement_in_force(first, inputs.placement)?;
+    let resident = match inputs.resident {
+        Some(resident) if first.num_layers() > 0 => Some(placement_in_force(first, Some(resident))?),
+        _ => None,
+    };
     let (mut steps, mut figures) = (Vec::new(), Vec::new());
     for decisions in &inputs.steps {
         let rows_given = inputs.fallback.is_some() || !inputs.filtered.is_empty();
@@ -100,7 +106,9 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
         cost: first.cost().clone(),
         scale_bits: first.charges().scale_bits(),
         estimate: first.num_layers() > 0 && parts > 1 && is_spread(batch, setting),
-        placement: inputs.placement.map(|placement| describe_placement(&inputs.steps, placement)),
+        placement: inputs
+            .placement
+            .map(|placement| describe_placement(&inputs.steps, placement, resident.as_ref())),
         dropped: dropped.collect(),
         filtered: inputs.filtered.to_vec(),
         steps,
@@ -227,7 +235,11 @@ fn list_cells(instance: &Instance, layout: &Layout) -> (Vec<Vec<Vec<u32>>>, Vec<
 }
 
 /// The placement with its peaks over the whole batch.
-fn describe_placement(steps: &[StepDecisions<'_>], placement: &Placement) -> PlanPlacement {
+fn describe_placement(
+    steps: &[StepDecisions<'_>],
+    placement: &Placement,
+    resident: Option<&Placement>,
+) -> PlanPlacement {
     let (layers, experts) = (placement.num_layers(), placement.num_experts());
     let mut loads = vec![vec![0u64; experts]; layers];
     for step in steps {
@@ -242,11 +254,25 @@ fn describe_placement(steps: &[StepDecisions<'_>], placement: &Placement) -> Pla
         }
         ranks.into_iter().max().unwrap_or(0)
     });
+    let slots_of =
+        |placement: &Placement| (0..layers).map(|layer| placement.slots(layer).to_vec()).collect::<Vec<_>>();
+    let moved = |resident: &Placement, layer| {
+        placement
+            .slots(layer)
+            .iter()
+            .zip(resident.slots(layer))
+            .filter(|(slot, before)| slot != before)
+            .count()
+    };
     PlanPlacement {
         num_ranks: placement.num_ranks() as u32,
-        log2phys: (0..layers).map(|layer| placement.slots(layer).to_vec()).collect(),
+        log2phys: slots_of(placement),
         peak: peak.collect(),
         bound: loads.iter().map(|loads| peak_bounds(loads, placement.num_ranks()).best()).collect(),
+        resident: resident.map(|resident| PlanResident {
+            log2phys: slots_of(resident),
+            moved: (0..layers).map(|layer| moved(resident, layer) as u32).collect(),
+        }),
     }
 }
 

@@ -15,8 +15,8 @@ pub use digest::{plan_sha256, window_sha256};
 pub use error::VerifyError;
 pub use figures::{Figures, figures};
 pub use plan::{
-    FORMAT, OutsideId, Plan, PlanBound, PlanBounds, PlanDropped, PlanPlacement, PlanStep, Status, TokenGrid,
-    TokenTotals,
+    FORMAT, OutsideId, Plan, PlanBound, PlanBounds, PlanDropped, PlanPlacement, PlanResident, PlanStep,
+    Status, TokenGrid, TokenTotals,
 };
 pub use statement::{sample_bound, statement, witness_counts};
 pub use verify::{Claim, Verified, verify, verify_within};

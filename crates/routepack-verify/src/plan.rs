@@ -75,6 +75,19 @@ pub struct PlanPlacement {
     pub peak: Vec<u64>,
     /// Lower bound on that load for any placement, `[layers]`, in recorded routed rows.
     pub bound: Vec<u64>,
+    /// Where the weights were before, and how many experts move; absent when no resident placement was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident: Option<PlanResident>,
+}
+
+/// The placement that the weights had before the plan, and what changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanResident {
+    /// Slot of every logical expert, `[layers][experts]`. An input: what is verified is that it is a placement.
+    pub log2phys: Vec<Vec<u32>>,
+    /// Experts that leave their slot, `[layers]`.
+    pub moved: Vec<u32>,
 }
 
 /// A sample left out under `oversize = "drop"`.

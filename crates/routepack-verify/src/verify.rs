@@ -70,10 +70,13 @@ pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result
     if claimed != recorded {
         return Err(VerifyError::mismatch("steps", &format!("{claimed:?}"), &format!("{recorded:?}")));
     }
-    let placement = match &plan.placement {
-        Some(claimed) => Some(Placement::new(claimed.num_ranks as usize, claimed.log2phys.clone())?),
-        None => None,
-    };
+    let read = |num_ranks: u32, log2phys: &[Vec<u32>]| Placement::new(num_ranks as usize, log2phys.to_vec());
+    let (mut placement, mut resident) = (None, None);
+    if let Some(claimed) = &plan.placement {
+        placement = Some(read(claimed.num_ranks, &claimed.log2phys)?);
+        let before = claimed.resident.as_ref();
+        resident = before.map(|before| read(claimed.num_ranks, &before.log2phys)).transpose()?;
+    }
     let (mut instances, mut layouts) = (Vec::new(), Vec::new());
     for (step, instance) in plan.steps.iter().zip(&prepared.instances) {
         let (instance, layout) = rebuild_layout(step, instance)?;
@@ -92,6 +95,7 @@ pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result
         dropped: &prepared.dropped,
         filtered: &plan.filtered,
         placement: placement.as_ref(),
+        resident: resident.as_ref(),
         window_sha256: Some(window),
         tool: plan.tool.clone(),
         options: plan.options.clone(),
@@ -238,6 +242,11 @@ fn list_claims(plan: &Plan) -> Vec<Claim> {
             placement.peak.iter().zip(&placement.bound).filter(|(peak, bound)| peak == bound).count();
         add("placement".into(), format!("a bijection on each of {layers} layers"));
         add("placement peaks".into(), format!("equal to the lower bound on {optimal} of {layers} layers"));
+        if let Some(resident) = &placement.resident {
+            let moved: u64 = resident.moved.iter().map(|&moved| u64::from(moved)).sum();
+            let most = resident.moved.iter().max().unwrap_or(&0);
+            add("moves".into(), format!("{moved} experts leave their slot, {most} of a layer at most"));
+        }
     }
     add("samples left out".into(), plan.dropped.len().to_string());
     if !plan.filtered.is_empty() {

@@ -58,10 +58,12 @@ pub fn filter(
         .into());
     }
     let prepared = prepared?;
-    let placement = match &plan.placement {
-        Some(placed) => Some(Placement::new(placed.num_ranks as usize, placed.log2phys.clone())?),
-        None => None,
-    };
+    let (mut placement, mut resident) = (None, None);
+    if let Some(placed) = &plan.placement {
+        let of = |slots: &[Vec<u32>]| Placement::new(placed.num_ranks as usize, slots.to_vec());
+        placement = Some(of(&placed.log2phys)?);
+        resident = placed.resident.as_ref().map(|before| of(&before.log2phys)).transpose()?;
+    }
     let mut kept = Vec::with_capacity(plan.steps.len());
     for (step, window) in plan.steps.iter().zip(&prepared.instances) {
         let (instance, layout) = keep_cells(step, window)?;
@@ -80,6 +82,7 @@ pub fn filter(
         dropped: &prepared.dropped,
         filtered: &filtered,
         placement: placement.as_ref(),
+        resident: resident.as_ref(),
         window_sha256: Some(window),
         tool: plan.tool.clone(),
         options: plan.options.clone(),

@@ -9,7 +9,7 @@ use routepack_problem::{CostModel, Packing, Parallelism, Placement, Routing, Set
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Aim, RefineOptions};
+use crate::{Aim, MoveOptions, RefineOptions};
 
 /// One job file: the problem's definition and one table of options per stage.
 ///
@@ -33,6 +33,9 @@ pub struct Job {
     /// Options of the expert placement.
     #[serde(default, skip_serializing_if = "is_default")]
     pub place: PlaceOptions,
+    /// What moving experts from the resident placement costs and how many may.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub moves: MoveOptions,
     /// Options of the layout search.
     #[serde(default, skip_serializing_if = "is_default")]
     pub arrange: ArrangeOptions,
@@ -65,6 +68,7 @@ impl Job {
             cost: setting.cost,
             pack: PackOptions::default(),
             place: PlaceOptions::default(),
+            moves: MoveOptions::default(),
             arrange: ArrangeOptions::default(),
             refine: RefineOptions::default(),
             passes: BTreeMap::new(),
@@ -75,13 +79,17 @@ impl Job {
 
     /// The options of the stages as data, for the record: everything but the problem's definition and the seed.
     pub fn options(&self) -> serde_json::Value {
-        serde_json::json!({
+        let mut options = serde_json::json!({
             "pack": self.pack,
             "place": self.place,
             "arrange": self.arrange,
             "refine": self.refine,
             "deadline_ms": self.deadline_ms,
-        })
+        });
+        if self.moves != MoveOptions::default() {
+            options["moves"] = serde_json::json!(self.moves);
+        }
+        options
     }
 
     /// The job of another pass over the same samples, forward only for example: packed by rules of its own, every expert

@@ -6,12 +6,14 @@ mod error;
 mod filter;
 mod html_report;
 mod job;
+mod moves;
 mod pack_groups;
 mod passes;
 mod plan;
 mod refine;
 mod report;
 mod rows;
+mod sequence;
 mod simulated;
 
 pub use control::{Control, Progress, Stage};
@@ -19,10 +21,12 @@ pub use error::PlanError;
 pub use filter::filter;
 pub use html_report::{HtmlReport, html_report};
 pub use job::Job;
+pub use moves::MoveOptions;
 pub use passes::{TRAIN, plan_passes, sign};
 pub use plan::plan;
 pub use refine::{Aim, RefineOptions};
 pub use report::{Arm, Report, report};
+pub use sequence::{Sequence, SequenceArm, Sequenced};
 pub use simulated::{Simulated, SimulatedArm, SimulatedError, simulate_plan};
 
 pub use routepack_anneal as anneal;

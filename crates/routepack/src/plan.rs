@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use routepack_arrange::{ArrangeProgress, arrange_among, spread_bins};
 use routepack_certificate::Limits;
 use routepack_lp::Backend;
-use routepack_place::place;
+use routepack_place::{match_ranks, place, place_incrementally};
 use routepack_problem::{Batch, Instance, Layout, Placement, Prepared, RowsPolicy, Score, prepare};
 use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement, window_sha256};
 
-use crate::refine::{Draft, co_refine};
+use crate::moves::Tether;
+use crate::refine::{Draft, Search, co_refine};
 use crate::rows::{PackedStep, pack_step};
 use crate::{Aim, Control, Job, PlanError, Progress, Stage};
 
@@ -28,6 +29,7 @@ const ASSEMBLE_PER_PREPARE: u32 = 3;
 pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<Plan, PlanError> {
     job.pack.validate()?;
     job.place.validate()?;
+    job.moves.validate()?;
     job.arrange.validate()?;
     job.refine.validate()?;
     let clock = Instant::now();
@@ -38,7 +40,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     let reserve = clock.elapsed() * ASSEMBLE_PER_PREPARE + Duration::from_millis(5);
     let stop = control.limit.stop(reserve);
 
-    let (placement, placed_fully) = place_experts(&prepared, job, &stop, control)?;
+    let Start { placement, tether, finished: placed_fully } = place_experts(&prepared, job, &stop, control)?;
     let first: Vec<FirstPlan<'_>> = steps(&prepared)
         .map(|(at, instance)| {
             begin_step(instance, job, &stop, at, control)
@@ -49,7 +51,13 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         .zip(first)
         .map(|((at, _), first)| arrange_step(first, &placement, job, reserve, at, control))
         .collect::<Result<_, _>>()?;
-    let (placement, planned) = refine_steps(placement, planned, job, reserve, control)?;
+    let (mut placement, planned) = refine_steps(placement, tether.as_ref(), planned, job, reserve, control)?;
+    let resident = job.place.resident.as_ref().filter(|_| placement.num_layers() > 0);
+    let renames = job.refine.placement != Aim::Fixed && job.place.node_groups.is_none();
+    if let Some(resident) = resident.filter(|_| renames) {
+        // The names of ranks cost nothing: as many experts as can be stay.
+        placement = match_ranks(&placement, resident);
+    }
 
     control.say(Stage::Assemble, (1, 1), 0.0, "recomputing every figure".to_owned());
     let finished = placed_fully && planned.iter().all(|step| step.finished);
@@ -58,6 +66,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         dropped: &prepared.dropped,
         filtered: &[],
         placement: (batch.num_layers() > 0).then_some(&placement),
+        resident,
         window_sha256: Some(window_sha256),
         tool: concat!("routepack ", env!("CARGO_PKG_VERSION")).to_owned(),
         options: job.options(),
@@ -106,23 +115,45 @@ fn steps(prepared: &Prepared) -> impl Iterator<Item = ((usize, usize), &Instance
     prepared.instances.iter().enumerate().map(move |(index, instance)| ((index + 1, count), instance))
 }
 
+/// The placement to begin with.
+struct Start {
+    placement: Placement,
+    /// How far it may change, where moves are not free.
+    tether: Option<Tether>,
+    finished: bool,
+}
+
 /// One placement for the whole batch; the empty one when no routes were recorded.
 fn place_experts(
     prepared: &Prepared,
     job: &Job,
     stop: &(dyn Fn() -> bool + Sync),
     control: &mut Control<'_>,
-) -> Result<(Placement, bool), PlanError> {
+) -> Result<Start, PlanError> {
     let loads = total_loads(&prepared.instances);
     control.say(Stage::Place, (1, 1), 0.0, format!("{} layers", loads.len()));
     let ranks = prepared.instances[0].topology().num_ranks();
     if loads.is_empty() || job.refine.placement == Aim::Fixed {
-        let experts = loads.first().map_or(0, Vec::len);
-        let resident = job.place.resident.clone().filter(|_| !loads.is_empty());
-        return Ok((resident.map_or_else(|| Placement::identity(loads.len(), experts, ranks), Ok)?, true));
+        let placement = resident_or_identity(&loads, ranks, job)?;
+        return Ok(Start { placement, tether: None, finished: true });
     }
-    let placed = place(&loads, ranks, &job.place, stop)?;
-    Ok((placed.placement, placed.finished))
+    let Some(goal) = job.moves.goal else {
+        let placed = place(&loads, ranks, &job.place, stop)?;
+        return Ok(Start { placement: placed.placement, tether: None, finished: placed.finished });
+    };
+    let resident = resident_or_identity(&loads, ranks, job)?;
+    let moved = place_incrementally(&loads, &resident, goal, &job.place, stop)?;
+    let tether = Some(Tether::after(&moved, resident, goal, job.moves.refine_up_to));
+    Ok(Start { placement: moved.placement, tether, finished: moved.finished })
+}
+
+/// Where the weights are.
+fn resident_or_identity(loads: &[Vec<u64>], ranks: usize, job: &Job) -> Result<Placement, PlanError> {
+    let experts = loads.first().map_or(0, Vec::len);
+    match &job.place.resident {
+        Some(resident) if !loads.is_empty() => Ok(resident.clone()),
+        _ => Ok(Placement::identity(loads.len(), experts, ranks)?),
+    }
 }
 
 /// Load of every expert over all steps, `[layers][experts]` in routed rows.
@@ -225,6 +256,7 @@ fn arrange_step(
 /// Placement and layouts made for each other, where the job asks for it and there is anything to place.
 fn refine_steps(
     placement: Placement,
+    tether: Option<&Tether>,
     mut planned: Vec<StepPlan>,
     job: &Job,
     reserve: Duration,
@@ -248,7 +280,8 @@ fn refine_steps(
         let total: f64 = best.scores.iter().map(|score| score.worst_shard as f64).sum();
         control.say(Stage::Refine, (1, 1), fraction, format!("joint score {:.4}", total / unit));
     };
-    let (draft, finished) = co_refine(&instances, first, job, peers, &stops, &mut observe)?;
+    let search = Search { instances: &instances, job, tether, peers };
+    let (draft, finished) = co_refine(&search, first, &stops, &mut observe)?;
     for ((step, layout), score) in planned.iter_mut().zip(draft.layouts).zip(draft.scores) {
         (step.layout, step.score) = (layout, score);
         step.finished &= finished;

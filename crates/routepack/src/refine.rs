@@ -18,6 +18,7 @@ use routepack_problem::{Instance, Layout, Placement, ProblemError, Score};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::moves::Tether;
 use crate::{Job, PlanError};
 
 /// What the placement of a plan is aimed at.
@@ -106,11 +107,22 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Scores summed over the steps, to be compared lexicographically.
+    /// Scores summed over the steps, to be compared lexicographically, without charges for moves.
     fn score(&self) -> [u128; 3] {
         let sum = |of: fn(&Score) -> u64| self.scores.iter().map(|score| u128::from(of(score))).sum();
         [sum(|score| score.worst_shard), sum(|score| score.total), sum(|score| score.worst_row)]
     }
+}
+
+/// What the drafts of a batch have in common.
+pub(crate) struct Search<'a> {
+    /// Windows of the steps.
+    pub(crate) instances: &'a [&'a Instance],
+    pub(crate) job: &'a Job,
+    /// How far placements may leave the resident one, if they may not at will.
+    pub(crate) tether: Option<&'a Tether>,
+    /// Other processes that share the search.
+    pub(crate) peers: Option<&'a dyn Peers>,
 }
 
 /// Turns go on while they gain at least one part in so many.
@@ -124,14 +136,12 @@ pub(crate) type Stops<'a> = &'a dyn Fn(usize) -> Box<dyn Fn() -> bool + Sync + '
 /// # Errors
 /// As [`arrange`] and [`place_on_row_peaks`].
 pub(crate) fn co_refine(
-    instances: &[&Instance],
+    search: &Search<'_>,
     first: Draft,
-    job: &Job,
-    peers: Option<&dyn Peers>,
     stops: Stops<'_>,
     observe: &mut dyn FnMut(f64, &Draft),
 ) -> Result<(Draft, bool), PlanError> {
-    let search = Search { instances, job, peers };
+    let job = search.job;
     let starts = 1 + job.refine.expert_percent.len();
     let stages = starts + job.refine.turns as usize;
     let mut tell = |done: usize, best: &Draft| observe(done as f64 / stages as f64, best);
@@ -142,12 +152,12 @@ pub(crate) fn co_refine(
         let stop = stops(stages - index);
         let start = search.start(&first, percent, index, &stop)?;
         let turned = search.turn(&start, index, &stop)?;
-        best = turned.into_iter().chain([best]).min_by_key(Draft::score).expect("two at most");
+        best = turned.into_iter().chain([best]).min_by_key(|draft| search.score(draft)).expect("two at most");
         tell(index + 1, &best);
     }
     for index in starts..stages {
         let Some(turned) = search.turn(&best, index, &stops(stages - index))? else { break };
-        let (before, after) = (best.score(), turned.score());
+        let (before, after) = (search.score(&best), search.score(&turned));
         if after < before {
             best = turned;
         }
@@ -159,13 +169,14 @@ pub(crate) fn co_refine(
     Ok((best, !stops(1)()))
 }
 
-struct Search<'a> {
-    instances: &'a [&'a Instance],
-    job: &'a Job,
-    peers: Option<&'a dyn Peers>,
-}
-
 impl Search<'_> {
+    /// The score of a draft with the charge for its moves.
+    fn score(&self, draft: &Draft) -> [u128; 3] {
+        let charge = self.tether.map_or(0, |tether| tether.charge(self.instances, &draft.placement));
+        let [worst_shard, total, worst_row] = draft.score();
+        [worst_shard + charge, total, worst_row]
+    }
+
     /// Layouts searched from those of `draft` with the expert term at part of its weight, under the same placement.
     fn start(
         &self,
@@ -201,8 +212,11 @@ impl Search<'_> {
         }
         let steps: Vec<(&Instance, &Layout)> = self.instances.iter().copied().zip(&draft.layouts).collect();
         let loads = RowLoads::of_layouts(&steps)?;
+        let limit = self.tether.map(Tether::limit);
         let (row_peaks, seed) = (&self.job.refine.row_peaks, self.seed(stage));
-        let placed = place_on_row_peaks(&loads, &draft.placement, None, row_peaks, seed, stop)?;
+        let nodes = self.job.place.node_groups.map_or(1, |sizes| sizes.nodes);
+        let row_peaks = RowPeakOptions { nodes, ..row_peaks.clone() };
+        let placed = place_on_row_peaks(&loads, &draft.placement, limit, &row_peaks, seed, stop)?;
         if stop() {
             return Ok(None);
         }
@@ -325,9 +339,9 @@ mod tests {
                 let stop = || seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= looks;
                 let mut told = Vec::new();
                 let mut observe = |fraction: f64, best: &Draft| told.push((fraction, best.score()));
+                let search = Search { instances: &instances, job: &job, tether: None, peers: None };
                 let (draft, finished) =
-                    co_refine(&instances, first.clone(), &job, None, &|_| Box::new(&stop), &mut observe)
-                        .expect("valid");
+                    co_refine(&search, first.clone(), &|_| Box::new(&stop), &mut observe).expect("valid");
                 assert!(draft.score() <= first.score());
                 assert_eq!(draft.scores, scores_of(&draft.placement, &draft.layouts));
                 assert!(told.is_sorted_by(|a, b| a.0 < b.0 && a.1 >= b.1), "{told:?}");

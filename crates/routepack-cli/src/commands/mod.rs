@@ -9,8 +9,10 @@ pub(crate) mod import;
 pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod report;
+mod resident;
 pub(crate) mod rows;
 pub(crate) mod schema;
+pub(crate) mod sequence;
 pub(crate) mod simulate;
 pub(crate) mod verify;
 

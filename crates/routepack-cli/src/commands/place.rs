@@ -1,17 +1,22 @@
 //! `routepack place`: experts onto EP ranks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use routepack::formats;
-use routepack::place::{PlaceOptions, place};
-use routepack::{Batch, ExpertCounts};
+use routepack::place::{
+    MoveGoal, PlaceError, PlaceOptions, PlacedLayer, TradeOff, place, place_incrementally, trade_off,
+};
+use routepack::{Batch, ExpertCounts, Placement, PlanError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::resident::read_resident;
 use super::{in_pool, is_stdout, read_window};
+use crate::chart::{Line, draw};
 use crate::exit::Failure;
 use crate::interrupt::Deadline;
 use crate::output::{print, print_json};
+use crate::table::write_csv;
 
 /// Arguments of `routepack place`.
 #[derive(clap::Args)]
@@ -19,6 +24,8 @@ use crate::output::{print, print_json};
 Examples:
   routepack place window.npz --ep 8
   routepack place window.npz --ep 16 --top-k 8 --deadline-ms 100 -o placement.json
+  routepack place window.npz --ep 8 --resident last.plan.json --within 1 -o placement.json
+  routepack place window.npz --ep 8 --resident last.plan.json --moves-per-layer 8 --curve moves.csv --plot moves.svg
   routepack place window.npz --ep 8 --json | jq '.layers[0] | .peak, .bound'
 
 Exit codes: 0 done, also where least is not proved; 2 wrong usage; 3 bad or infeasible input; 4 a file.")]
@@ -28,6 +35,24 @@ pub(crate) struct Arguments {
     /// EP ranks P.
     #[arg(long)]
     ep: u32,
+    /// Where the weights are: a plan, or a file of this command; else expert e is in slot e.
+    #[arg(long, value_name = "FILE")]
+    resident: Option<PathBuf>,
+    /// Fewest moves for peaks so many percent above the bound.
+    #[arg(long, value_name = "PERCENT", value_parser = parts_per_million, group = "goal")]
+    within: Option<u32>,
+    /// At most so many experts of all layers move.
+    #[arg(long, value_name = "EXPERTS", group = "goal")]
+    moves: Option<u32>,
+    /// At most so many experts of a layer move.
+    #[arg(long, value_name = "EXPERTS", group = "goal")]
+    moves_per_layer: Option<u32>,
+    /// Table to write of what moves buy: layer, method, moved, peak, bound; greedy best swaps beside ours.
+    #[arg(long, value_name = "FILE")]
+    curve: Option<PathBuf>,
+    /// Plot to write (SVG): moves to come within so many percent of the bound.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Placement file to write (JSON, `-` for standard output): slot of every expert, `[layers][experts]`.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -68,6 +93,10 @@ struct LayerAnswer {
     bound: u64,
     /// Load of the busiest rank when expert e is in slot e.
     identity_peak: u64,
+    /// Load of the busiest rank where the experts are now.
+    resident_peak: u64,
+    /// Experts that leave their slot.
+    moved: usize,
     /// Whether the peak is proved least.
     optimal: bool,
 }
@@ -95,26 +124,46 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let stop = deadline.stop();
     let ranks = arguments.ep as usize;
-    let placed = in_pool(arguments.threads, || place(&loads, ranks, &PlaceOptions::default(), &stop))?
+    let given = arguments.resident.as_deref().map(read_resident).transpose()?;
+    let found = in_pool(arguments.threads, || find(&loads, ranks, given, arguments, &stop))?
         .map_err(|error| Failure::input(&shown, error))?;
+    let peak = |loads: &[u64], placement: &Placement, layer| {
+        let mut sums = vec![0u64; ranks];
+        for (expert, load) in loads.iter().enumerate() {
+            sums[placement.rank_of(layer, expert)] += load;
+        }
+        sums.into_iter().max().unwrap_or(0)
+    };
     let width = experts / ranks;
     let answer = Answer {
         ep: arguments.ep,
         experts,
-        layers: placed
-            .layers
+        layers: loads
             .iter()
-            .zip(&loads)
-            .map(|(layer, loads)| LayerAnswer {
-                peak: layer.peak,
-                bound: layer.bounds.best(),
-                identity_peak: loads.chunks(width).map(|rank| rank.iter().sum()).max().unwrap_or(0),
-                optimal: layer.proved_optimal,
+            .zip(&found.bounds)
+            .enumerate()
+            .map(|(layer, (loads, &bound))| {
+                let (now, then) = (found.resident.slots(layer), found.placement.slots(layer));
+                let peak_now = peak(loads, &found.placement, layer);
+                LayerAnswer {
+                    peak: peak_now,
+                    bound,
+                    identity_peak: loads.chunks(width).map(|rank| rank.iter().sum()).max().unwrap_or(0),
+                    resident_peak: peak(loads, &found.resident, layer),
+                    moved: now.iter().zip(then).filter(|(now, then)| now != then).count(),
+                    optimal: peak_now == bound,
+                }
             })
             .collect(),
-        log2phys: (0..layers).map(|layer| placed.placement.slots(layer).to_vec()).collect(),
-        finished: placed.finished,
+        log2phys: (0..layers).map(|layer| found.placement.slots(layer).to_vec()).collect(),
+        finished: found.finished,
     };
+    if let Some(path) = &arguments.curve {
+        write_csv(path, &["layer", "method", "moved", "peak", "bound"], &curve_lines(&found.curves))?;
+    }
+    if let Some(path) = &arguments.plot {
+        draw_curves(path, &found.curves)?;
+    }
     if let Some(output) = &arguments.output {
         let text = serde_json::to_string(&answer).expect("plain data") + "\n";
         formats::write_atomically(output, text.as_bytes())?;
@@ -125,6 +174,97 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (false, true) => print_json(&answer),
         (false, false) => print(&layer_table(&answer)),
     }
+}
+
+/// A placement, where it came from, and what else moves would buy.
+struct Found {
+    resident: Placement,
+    placement: Placement,
+    /// Lower bound on the peak, `[layers]`.
+    bounds: Vec<u64>,
+    curves: Vec<TradeOff>,
+    finished: bool,
+}
+
+fn find(
+    loads: &[Vec<u64>],
+    ranks: usize,
+    given: Option<Placement>,
+    arguments: &Arguments,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Found, PlanError> {
+    let options = PlaceOptions { resident: given.clone(), ..PlaceOptions::default() };
+    let goal = match (arguments.within, arguments.moves, arguments.moves_per_layer) {
+        (Some(tolerance_ppm), ..) => Some(MoveGoal::Within { tolerance_ppm }),
+        (_, None, None) => None,
+        (_, total, per_layer) => Some(MoveGoal::Budget { per_layer, total }),
+    };
+    let resident = match given {
+        Some(resident) => resident,
+        None => Placement::identity(loads.len(), loads.first().map_or(0, Vec::len), ranks)?,
+    };
+    if resident.num_ranks() != ranks {
+        let what = |ranks| format!("{} layers, {} experts, {ranks} ranks", loads.len(), loads[0].len());
+        let found = resident.num_ranks();
+        return Err(PlaceError::Resident { found: format!("{found} ranks"), expected: what(ranks) }.into());
+    }
+    let (placement, bounds, finished) = if let Some(goal) = goal {
+        let moved = place_incrementally(loads, &resident, goal, &options, stop)?;
+        (moved.placement, moved.layers.iter().map(|layer| layer.bounds.best()).collect(), moved.finished)
+    } else {
+        let placed = place(loads, ranks, &options, stop)?;
+        let bounds = placed.layers.iter().map(PlacedLayer::bound).collect();
+        (placed.placement, bounds, placed.finished)
+    };
+    let asks_for_curves = arguments.curve.is_some() || arguments.plot.is_some();
+    let curves = if asks_for_curves { trade_off(loads, &resident, &options, stop)? } else { Vec::new() };
+    Ok(Found { resident, placement, bounds, curves, finished })
+}
+
+/// A percentage of at most 100 in parts per million.
+fn parts_per_million(text: &str) -> Result<u32, String> {
+    let percent: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    if (0.0..=100.0).contains(&percent) {
+        Ok((percent * 1e4).round() as u32)
+    } else {
+        Err("expected 0 to 100".to_owned())
+    }
+}
+
+fn curve_lines(curves: &[TradeOff]) -> Vec<Vec<String>> {
+    let mut lines = Vec::new();
+    for (layer, curve) in curves.iter().enumerate() {
+        for (method, points) in [("routepack", &curve.points), ("greedy", &curve.greedy)] {
+            lines.extend(points.iter().map(|(moved, peak)| {
+                let numbers = [moved.to_string(), peak.to_string(), curve.bound.to_string()];
+                [layer.to_string(), method.to_owned()].into_iter().chain(numbers).collect()
+            }));
+        }
+    }
+    lines
+}
+
+/// Experts moved in all to bring every layer within so many percent of its bound, as far as that goes.
+fn draw_curves(path: &Path, curves: &[TradeOff]) -> Result<(), Failure> {
+    type Points = fn(&TradeOff) -> &[(u32, u64)];
+    let methods: [(&str, Points); 2] =
+        [("routepack", |curve| &curve.points), ("greedy best swaps", |curve| &curve.greedy)];
+    let moved = |points: Points, percent: f64| -> Option<f64> {
+        let of = |curve: &TradeOff| {
+            let limit = curve.bound as f64 * (1.0 + percent / 100.0);
+            points(curve).iter().find(|(_, peak)| *peak as f64 <= limit).map(|point| f64::from(point.0))
+        };
+        curves.iter().map(of).sum()
+    };
+    let line = |(name, points): &(&str, Points)| Line {
+        name: (*name).to_owned(),
+        points: (0..=100)
+            .map(|at| f64::from(at) / 5.0)
+            .filter_map(|percent| Some((percent, moved(*points, percent)?)))
+            .collect(),
+    };
+    let lines: Vec<Line> = methods.iter().map(line).collect();
+    draw(path, "largest peak above the bound, %", &[("experts moved, all layers", &lines)])
 }
 
 /// The least number of experts a token with which the first layer's counts are whole tokens, at most a sample's: if the
@@ -155,14 +295,15 @@ fn layer_table(answer: &Answer) -> String {
         .map(|(layer, found)| {
             vec![
                 layer.to_string(),
-                found.identity_peak.to_string(),
+                found.resident_peak.to_string(),
+                found.moved.to_string(),
                 found.peak.to_string(),
                 found.bound.to_string(),
                 if found.optimal { "optimal".into() } else { format!("{:.4} %", gap_percent(found)) },
             ]
         })
         .collect();
-    crate::table::render(&["layer", "identity", "peak", "bound", "gap"], &rows)
+    crate::table::render(&["layer", "now", "moved", "peak", "bound", "gap"], &rows)
 }
 
 fn gap_percent(layer: &LayerAnswer) -> f64 {

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use routepack::formats;
 use routepack::{Aim, Control, Job, Plan, PlanError, TRAIN};
 
+use super::resident::read_resident;
 use super::{ends_with, in_pool, is_stdout, read_window};
 use crate::exit::Failure;
 use crate::interrupt;
@@ -21,6 +22,7 @@ Examples:
   routepack plan window.npz --job job.toml --deadline-ms 200 -o plan.json
   routepack plan window.npz --job job.toml --json | jq .steps[0].rows
   routepack plan window.npz --job job.toml -o indices.npz     # index arrays for a trainer
+  routepack plan window.npz --job job.toml --resident last.plan.json -o plan.json
   zcat window.json.gz | routepack plan - --job job.toml -o plan.json
 
 A job that is enough to begin with (`routepack schema job` describes every field):
@@ -51,9 +53,12 @@ pub(crate) struct Arguments {
     #[arg(long)]
     deadline_ms: Option<u64>,
     /// What the placement is aimed at: the peaks that the layout is charged with, the load of the whole window before
-    /// there is a layout, or nothing (expert e stays in slot e). The job's `refine.placement` by default.
+    /// there is a layout, or nothing (experts stay where they are). The job's `refine.placement` by default.
     #[arg(long, value_enum)]
     placement: Option<Placement>,
+    /// Where the weights are: a plan, or a file of `routepack place -o`. What may move from there is in the job's `[moves]`.
+    #[arg(long, value_name = "FILE")]
+    resident: Option<PathBuf>,
     /// Threads; all processors by default. The plan does not depend on it.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -89,6 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     job.seed = arguments.seed.unwrap_or(job.seed);
     job.deadline_ms = arguments.deadline_ms.or(job.deadline_ms);
     job.refine.placement = arguments.placement.map_or(job.refine.placement, Aim::from);
+    job.place.resident = arguments.resident.as_deref().map(read_resident).transpose()?;
     let mut control = Control::new();
     if let Some(limit) = job.deadline_ms {
         control = control.within(Duration::from_millis(limit));
@@ -164,6 +170,11 @@ fn summary(plan: &Plan) -> Vec<String> {
             100.0 * step.gap_to_placement,
             100.0 * step.gap_to_free,
         ));
+    }
+    if let Some(resident) = plan.placement.as_ref().and_then(|placement| placement.resident.as_ref()) {
+        let moved: u64 = resident.moved.iter().map(|&moved| u64::from(moved)).sum();
+        let most = resident.moved.iter().max().unwrap_or(&0);
+        lines.push(format!("{moved} experts move, {most} of a layer at most"));
     }
     if !plan.dropped.is_empty() {
         lines.push(format!("{} samples left out: longer than a cell", plan.dropped.len()));

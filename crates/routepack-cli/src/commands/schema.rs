@@ -34,6 +34,8 @@ enum Format {
     Report,
     /// What `routepack rows --json` prints.
     Rows,
+    /// What `routepack sequence --json` prints.
+    Sequence,
     /// What `routepack place --json` prints; also the placement file.
     Place,
 }
@@ -45,6 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Format::Window => formats::window_schema(),
         Format::Plan => formats::schema_of::<Plan>(),
         Format::Rows => formats::schema_of::<super::rows::Answer>(),
+        Format::Sequence => formats::schema_of::<super::sequence::Answer>(),
         Format::Place => formats::schema_of::<super::place::Answer>(),
         Format::Report => formats::schema_of::<Report>(),
     })

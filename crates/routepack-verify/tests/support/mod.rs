@@ -190,6 +190,7 @@ pub(crate) struct Decisions {
     pub(crate) steps: Vec<(Instance, Layout, String)>,
     pub(crate) dropped: Vec<Oversize>,
     pub(crate) placement: Option<Placement>,
+    pub(crate) resident: Option<Placement>,
 }
 
 /// The plainest decisions for a batch; `None` where no sample fits.
@@ -199,8 +200,12 @@ pub(crate) fn decide(batch: &Arc<Batch>, setting: &Setting) -> Option<Decisions>
     let placement = (layers > 0).then(|| {
         Placement::new(setting.topology.ep as usize, vec![vec![2, 0, 3, 1]; layers]).expect("a bijection")
     });
+    // Experts 0 and 2 have traded slots since; every third window starts anew.
+    let resident = placement.as_ref().filter(|_| !batch.num_samples().is_multiple_of(3)).map(|placement| {
+        Placement::new(placement.num_ranks(), vec![vec![3, 0, 2, 1]; layers]).expect("a bijection")
+    });
     let steps = prepared.instances.iter().map(first_fit).collect();
-    Some(Decisions { steps, dropped: prepared.dropped, placement })
+    Some(Decisions { steps, dropped: prepared.dropped, placement, resident })
 }
 
 /// The plan of these decisions.
@@ -221,6 +226,7 @@ pub(crate) fn plan_of(decisions: &Decisions) -> Plan {
         dropped: &decisions.dropped,
         filtered: &[],
         placement: decisions.placement.as_ref(),
+        resident: decisions.resident.as_ref(),
         window_sha256: None,
         tool: "test 1".into(),
         options: serde_json::json!({"anneal": {"ratio": 0.1, "sweeps": 3}, "names": ["a", "b"]}),

@@ -1,0 +1,269 @@
+//! `routepack sequence`: windows planned one after another, each from where the plan before left the weights.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use routepack::formats;
+use routepack::{Batch, Control, Job, Sequence, SequenceArm, verify};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::resident::read_resident;
+use super::{in_pool, read_window};
+use crate::chart::{Line, draw};
+use crate::exit::Failure;
+use crate::interrupt;
+use crate::output::{print, print_json};
+use crate::progress::Bar;
+use crate::table::{render, write_csv};
+
+/// Arguments of `routepack sequence`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  routepack sequence step1.npz step2.npz step3.npz --job job.toml -o plans
+  routepack sequence steps.npz --each-step --job job.toml --csv moves.csv --svg moves.svg
+  routepack sequence steps.npz --each-step --job job.toml --resident last.plan.json --alone
+
+How many experts may move is in the job (without a goal: the fewest for aggregate peaks within 1 % of the bound, and up to
+a tenth of a layer's experts for the peaks of the layout):
+  [moves]
+  goal = { budget = { per_layer = 8 } }  # or { within = { tolerance_ppm = 10000 } }, { cost = { move_cost = 900, steps = 4 } }
+  bytes_per_expert = 113246208           # of one layer: weights, master copy, moments
+  link_bytes_per_second = 50000000000
+
+Arms: identity = expert e in slot e; scratch = placed anew each time, ranks renamed so that most experts stay; oracle =
+the best score met for the window with moves free.
+
+Exit codes: 0 done, also where a gap is stated; 2 wrong usage; 3 bad or infeasible input; 4 a file.")]
+pub(crate) struct Arguments {
+    /// Windows in order: .npz or .json; one placement for each, whatever steps it has.
+    #[arg(required = true)]
+    windows: Vec<PathBuf>,
+    /// Job file (TOML): topology, capacity, cost, options, moves.
+    #[arg(long)]
+    job: PathBuf,
+    /// One placement for every optimizer step of a window.
+    #[arg(long)]
+    each_step: bool,
+    /// Where the weights are at first: a plan, or a file of `routepack place -o`; else expert e is in slot e.
+    #[arg(long, value_name = "FILE")]
+    resident: Option<PathBuf>,
+    /// Folder for the plans, 0001.plan.json and so on.
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+    /// Table to write, a line a window and arm.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Plot to write: moves so far, and score above the oracle's.
+    #[arg(long, value_name = "FILE", conflicts_with = "alone")]
+    svg: Option<PathBuf>,
+    /// No comparison with other ways to place, which takes three more plans a window.
+    #[arg(long)]
+    alone: bool,
+    /// Threads; all processors by default. The plans do not depend on it.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// No progress bar.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `routepack sequence --json` prints.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Answer {
+    /// One element a placement.
+    windows: Vec<WindowAnswer>,
+    /// Sums over the windows, one an arm.
+    totals: Vec<SequenceArm>,
+    /// Whether all were planned: false after Ctrl-C.
+    finished: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct WindowAnswer {
+    /// Window file.
+    window: String,
+    /// Optimizer steps that share the placement.
+    steps: Vec<i64>,
+    /// SHA-256 of the plan.
+    plan_sha256: String,
+    /// `routepack`, then what it is compared with.
+    arms: Vec<SequenceArm>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut job: Job = formats::read_toml(&arguments.job)?;
+    job.place.resident = arguments.resident.as_deref().map(read_resident).transpose()?;
+    let folder = arguments.output.as_deref();
+    let batches = read_batches(arguments)?;
+    if let Some(folder) = folder {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
+    }
+    let flag = interrupt::flag();
+    let bar = Bar::new(arguments.quiet);
+    let mut sequence = Sequence::new(&job, !arguments.alone);
+    let mut windows: Vec<WindowAnswer> = Vec::new();
+    for (index, (path, batch)) in batches.iter().enumerate() {
+        if index > 0 && flag.load(Ordering::Relaxed) {
+            break;
+        }
+        let control = || {
+            let control = Control::new().cancelled_by(flag).observed_by(|progress| bar.show(progress));
+            match job.deadline_ms {
+                Some(limit) => control.within(Duration::from_millis(limit)),
+                None => control,
+            }
+        };
+        let planned =
+            in_pool(arguments.threads, || sequence.plan_next(batch, &control))?.map_err(|error| {
+                let file = if error.concerns_job() { &arguments.job } else { path };
+                Failure::input(file.display(), error)
+            })?;
+        verify(&planned.plan, batch)
+            .map_err(|error| Failure::Refused(format!("{}: {error}", path.display())))?;
+        if let Some(folder) = folder {
+            formats::write_plan(&folder.join(format!("{:04}.plan.json", index + 1)), &planned.plan)?;
+        }
+        windows.push(WindowAnswer {
+            window: path.display().to_string(),
+            steps: planned.plan.steps.iter().map(|step| step.step).collect(),
+            plan_sha256: planned.plan.sha256,
+            arms: planned.arms,
+        });
+    }
+    drop(bar);
+    let finished = windows.len() == batches.len() && !flag.load(Ordering::Relaxed);
+    let answer = Answer { totals: totals(&windows), windows, finished };
+    if let Some(path) = &arguments.csv {
+        write_csv(path, &HEADER, &csv_lines(&answer))?;
+    }
+    if let Some(path) = &arguments.svg {
+        draw_sequence(path, &answer)?;
+    }
+    if arguments.json { print_json(&answer) } else { print(&text(&answer)) }
+}
+
+/// Every batch that gets a placement of its own, with its file.
+fn read_batches(arguments: &Arguments) -> Result<Vec<(PathBuf, Arc<Batch>)>, Failure> {
+    let mut batches = Vec::new();
+    for path in &arguments.windows {
+        let batch = read_window(path)?;
+        if arguments.each_step {
+            let steps = batch.by_step().map_err(|error| Failure::input(path.display(), error))?;
+            batches.extend(steps.into_iter().map(|batch| (path.clone(), Arc::new(batch))));
+        } else {
+            batches.push((path.clone(), batch));
+        }
+    }
+    Ok(batches)
+}
+
+/// Sums over the windows; floats are of the sums.
+fn totals(windows: &[WindowAnswer]) -> Vec<SequenceArm> {
+    let Some(first) = windows.first() else { return Vec::new() };
+    let mut totals = first.arms.clone();
+    for window in &windows[1..] {
+        for (total, arm) in totals.iter_mut().zip(&window.arms) {
+            total.worst_shard += arm.worst_shard;
+            total.joint_score += arm.joint_score;
+            total.peak += arm.peak;
+            total.peak_bound += arm.peak_bound;
+            total.moved += arm.moved;
+            total.bytes += arm.bytes;
+            total.link_ms = total.link_ms.zip(arm.link_ms).map(|(sum, more)| sum + more);
+        }
+    }
+    totals
+}
+
+const HEADER: [&str; 11] = [
+    "window",
+    "first_step",
+    "steps",
+    "arm",
+    "worst_shard",
+    "joint_score",
+    "peak",
+    "peak_bound",
+    "moved",
+    "bytes",
+    "link_ms",
+];
+
+fn csv_lines(answer: &Answer) -> Vec<Vec<String>> {
+    let line = |window: &WindowAnswer, arm: &SequenceArm| {
+        vec![
+            window.window.clone(),
+            window.steps.first().map_or_else(String::new, i64::to_string),
+            window.steps.len().to_string(),
+            arm.name.clone(),
+            arm.worst_shard.to_string(),
+            arm.joint_score.to_string(),
+            arm.peak.to_string(),
+            arm.peak_bound.to_string(),
+            arm.moved.to_string(),
+            arm.bytes.to_string(),
+            arm.link_ms.map_or_else(String::new, |ms| format!("{ms:.3}")),
+        ]
+    };
+    answer.windows.iter().flat_map(|window| window.arms.iter().map(|arm| line(window, arm))).collect()
+}
+
+fn text(answer: &Answer) -> String {
+    let above = |arm: &SequenceArm| {
+        let peak = 100.0 * (arm.peak as f64 / arm.peak_bound.max(1) as f64 - 1.0);
+        format!("{peak:.3}")
+    };
+    let line = |name: String, arm: &SequenceArm| {
+        vec![
+            name,
+            arm.name.clone(),
+            format!("{:.4}", arm.joint_score),
+            above(arm),
+            arm.moved.to_string(),
+            format!("{:.1}", arm.bytes as f64 / 1e6),
+            arm.link_ms.map_or("–".to_owned(), |ms| format!("{ms:.1}")),
+        ]
+    };
+    let mut rows = Vec::new();
+    for (index, window) in answer.windows.iter().enumerate() {
+        rows.extend(window.arms.iter().map(|arm| line((index + 1).to_string(), arm)));
+    }
+    rows.extend(answer.totals.iter().map(|arm| line("all".to_owned(), arm)));
+    let header = ["window", "arm", "joint score", "peak above %", "moved", "MB", "link ms"];
+    let mut text = render(&header, &rows);
+    if !answer.finished {
+        text.push_str("\nstopped early: the best plans so far");
+    }
+    text
+}
+
+/// Moves so far, and score above the oracle's in percent.
+fn draw_sequence(path: &Path, answer: &Answer) -> Result<(), Failure> {
+    let arms = answer.totals.len();
+    let (mut moves, mut scores) = (Vec::new(), Vec::new());
+    for arm in 0..arms {
+        let name = &answer.totals[arm].name;
+        let mut sum = 0;
+        let so_far = answer.windows.iter().enumerate().map(|(index, window)| {
+            sum += window.arms[arm].moved;
+            ((index + 1) as f64, sum as f64)
+        });
+        moves.push(Line { name: name.clone(), points: so_far.collect() });
+        let above = answer.windows.iter().enumerate().map(|(index, window)| {
+            let oracle = window.arms.last().map_or(1, |oracle| oracle.worst_shard).max(1);
+            ((index + 1) as f64, 100.0 * (window.arms[arm].worst_shard as f64 / oracle as f64 - 1.0))
+        });
+        scores.push(Line { name: name.clone(), points: above.collect() });
+    }
+    let moves: Vec<Line> = moves.into_iter().filter(|line| line.name != "oracle").collect();
+    draw(path, "window", &[("experts moved so far", &moves), ("score above the oracle, %", &scores)])
+}
