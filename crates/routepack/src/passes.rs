@@ -91,8 +91,14 @@ mod tests {
         assert_eq!([train, name], ["train", "log-prob"]);
         verify(training, &batch).expect("every claim holds");
         verify(forward, &batch).expect("every claim holds");
-        assert_eq!(training.placement, forward.placement);
-        assert_ne!(training.placement.as_ref().expect("placed").log2phys[0], (0..128).collect::<Vec<u32>>());
+        let [placed, kept] = [training, forward].map(|plan| plan.placement.as_ref().expect("placed"));
+        assert_eq!(placed.log2phys, kept.log2phys);
+        assert_ne!(placed.log2phys[0], (0..128).collect::<Vec<u32>>());
+        assert_eq!(
+            kept.resident.as_ref().expect("given").moved,
+            [0; 24],
+            "the pass begins where training has them"
+        );
         assert_eq!(training.options["passes"]["log-prob"], json!(forward.sha256));
         assert_eq!((training.steps.len(), forward.steps.len()), (2, 1));
         assert_eq!(forward.steps[0].totals.samples, samples as u64);
