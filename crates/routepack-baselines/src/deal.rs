@@ -3,6 +3,7 @@
 use routepack_problem::{Instance, Layout};
 
 use crate::BaselineError;
+use crate::split_heaviest::split_heaviest;
 
 /// Padded tokens of every unit.
 pub(crate) fn unit_sizes(instance: &Instance, rule: &'static str) -> Result<Vec<u64>, BaselineError> {
@@ -19,6 +20,27 @@ pub(crate) fn unit_sizes(instance: &Instance, rule: &'static str) -> Result<Vec<
 /// Rows needed, at least 1 and a multiple of the trainer's.
 pub(crate) fn rows_for(rows: usize, multiple: u32) -> usize {
     rows.max(1).next_multiple_of(multiple as usize)
+}
+
+/// Splits bins of the window until they fill whole rows, at least `least` of them; gives the number of rows.
+pub(crate) fn fill_rows(
+    instance: &Instance,
+    bins: &mut Vec<Vec<u32>>,
+    sizes: &[u64],
+    least: usize,
+    rule: &'static str,
+) -> Result<usize, BaselineError> {
+    let slots = instance.topology().num_slots();
+    let needed = rows_for(bins.len().div_ceil(slots), instance.setting().packing.rows_multiple);
+    let rows = needed.max(least);
+    let cells = rows * slots;
+    split_heaviest(bins, cells, sizes).map_err(|units| BaselineError::EmptyCells {
+        rule,
+        units,
+        cells,
+        place: "the window".into(),
+    })?;
+    Ok(rows)
 }
 
 /// Bin b as cell b, row-major.

@@ -1,13 +1,12 @@
 //! First-fit decreasing over the whole window: the paper's baseline layout.
 //!
-//! Bin b goes to row ⌊b/D⌋, slot b mod D; too few bins are made up by [`split_heaviest`], too many take rows of their
+//! Bin b goes to row ⌊b/D⌋, slot b mod D; too few bins are made up by `split_heaviest`, too many take rows of their
 //! own (DESIGN §1.4). O(U log U). Deals as slime, miles and NeMo-RL do (first-fit decreasing, then bins in turn).
 
 use routepack_binpack::first_fit_decreasing;
 use routepack_problem::Instance;
 
-use crate::deal::{layout_of, rows_for, unit_sizes};
-use crate::split_heaviest::split_heaviest;
+use crate::deal::{fill_rows, layout_of, unit_sizes};
 use crate::{BaselineError, BaselineLayout};
 
 /// First-fit decreasing over the window, dealt to rows and slots in turn.
@@ -17,16 +16,8 @@ use crate::{BaselineError, BaselineLayout};
 pub fn global_ffd(instance: &Instance, rows: usize) -> Result<BaselineLayout, BaselineError> {
     const RULE: &str = "first-fit decreasing";
     let sizes = unit_sizes(instance, RULE)?;
-    let packing = &instance.setting().packing;
-    let slots = instance.topology().num_slots();
-    let mut bins = first_fit_decreasing(&sizes, u64::from(instance.cell_capacity()), packing.max_samples);
-    let needed = rows_for(bins.len().div_ceil(slots), packing.rows_multiple);
-    let used = rows.max(needed);
-    split_heaviest(&mut bins, used * slots, &sizes).map_err(|units| BaselineError::EmptyCells {
-        rule: RULE,
-        units,
-        cells: used * slots,
-        place: "the window".into(),
-    })?;
+    let (capacity, limit) = (u64::from(instance.cell_capacity()), instance.setting().packing.max_samples);
+    let mut bins = first_fit_decreasing(&sizes, capacity, limit);
+    let used = fill_rows(instance, &mut bins, &sizes, rows, RULE)?;
     Ok(BaselineLayout { layout: layout_of(instance, used, &bins), own_rows: used > rows })
 }

@@ -9,9 +9,8 @@
 use routepack_binpack::first_fit_decreasing;
 use routepack_problem::Instance;
 
-use crate::deal::{cells_by_slot, rows_for, unit_sizes};
+use crate::deal::{cells_by_slot, fill_rows, unit_sizes};
 use crate::karmarkar_karp::karmarkar_karp;
-use crate::split_heaviest::split_heaviest;
 use crate::{BaselineError, BaselineLayout};
 
 /// First-fit decreasing, largest differencing over ranks, swaps.
@@ -21,17 +20,11 @@ use crate::{BaselineError, BaselineLayout};
 pub fn prime_rl(instance: &Instance, rows: usize) -> Result<BaselineLayout, BaselineError> {
     const RULE: &str = "prime-rl refinement";
     let sizes = unit_sizes(instance, RULE)?;
-    let (packing, slots) = (&instance.setting().packing, instance.topology().num_slots());
-    let mut bins = first_fit_decreasing(&sizes, u64::from(instance.cell_capacity()), packing.max_samples);
-    let used = rows_for(bins.len().div_ceil(slots), packing.rows_multiple);
-    split_heaviest(&mut bins, used * slots, &sizes).map_err(|units| BaselineError::EmptyCells {
-        rule: RULE,
-        units,
-        cells: used * slots,
-        place: "the window".into(),
-    })?;
+    let (capacity, limit) = (u64::from(instance.cell_capacity()), instance.setting().packing.max_samples);
+    let mut bins = first_fit_decreasing(&sizes, capacity, limit);
+    let used = fill_rows(instance, &mut bins, &sizes, 1, RULE)?;
     let work: Vec<u64> = bins.iter().map(|bin| work_of(instance, bin)).collect();
-    let mut ranks = karmarkar_karp(&work, slots, true);
+    let mut ranks = karmarkar_karp(&work, instance.topology().num_slots(), true);
     while swap_once(&mut ranks, &work) {}
     let cells: Vec<Vec<Vec<u32>>> = ranks
         .into_iter()

@@ -9,8 +9,7 @@
 use routepack_binpack::best_fit_decreasing;
 use routepack_problem::Instance;
 
-use crate::deal::{layout_of, rows_for, unit_sizes};
-use crate::split_heaviest::split_heaviest;
+use crate::deal::{fill_rows, layout_of, unit_sizes};
 use crate::{BaselineError, BaselineLayout};
 
 /// Best-fit decreasing over the window.
@@ -20,14 +19,8 @@ use crate::{BaselineError, BaselineLayout};
 pub fn trl(instance: &Instance, rows: usize) -> Result<BaselineLayout, BaselineError> {
     const RULE: &str = "TRL best-fit decreasing";
     let sizes = unit_sizes(instance, RULE)?;
-    let (packing, slots) = (&instance.setting().packing, instance.topology().num_slots());
-    let mut bins = best_fit_decreasing(&sizes, u64::from(instance.cell_capacity()), packing.max_samples);
-    let used = rows_for(bins.len().div_ceil(slots), packing.rows_multiple);
-    split_heaviest(&mut bins, used * slots, &sizes).map_err(|units| BaselineError::EmptyCells {
-        rule: RULE,
-        units,
-        cells: used * slots,
-        place: "the window".into(),
-    })?;
+    let (capacity, limit) = (u64::from(instance.cell_capacity()), instance.setting().packing.max_samples);
+    let mut bins = best_fit_decreasing(&sizes, capacity, limit);
+    let used = fill_rows(instance, &mut bins, &sizes, 1, RULE)?;
     Ok(BaselineLayout { layout: layout_of(instance, used, &bins), own_rows: used > rows })
 }

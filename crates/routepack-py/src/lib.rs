@@ -28,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(planning::start, module)?)?;
     module.add_function(wrap_pyfunction!(planning::filter_plans, module)?)?;
     module.add_function(wrap_pyfunction!(planning::verify_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(planning::report_html, module)?)?;
     module.add_function(wrap_pyfunction!(planning::job_from_toml, module)?)?;
     module.add_function(wrap_pyfunction!(planning::read_text, module)?)?;
     module.add_function(wrap_pyfunction!(planning::write_text, module)?)?;

@@ -173,6 +173,19 @@ pub(crate) fn verify_plan(
     verified.map(|claims| claims.to_vec()).map_err(VerifyError::new_err)
 }
 
+/// A verified plan as a page.
+#[pyfunction]
+pub(crate) fn report_html(py: Python<'_>, plan: &str, batch: &NativeBatch) -> PyResult<String> {
+    let plan: Plan = formats::parse_plan(plan.as_bytes(), "plan").map_err(|error| of_format(&error))?;
+    let batch = planned_on(&plan, batch);
+    let page = run(py, None, move |_| {
+        routepack::html_report(&plan, &batch, None)
+            .map(|report| Arc::new(report.html))
+            .map_err(|error| error.to_string())
+    })?;
+    page.map(|page| page.to_string()).map_err(VerifyError::new_err)
+}
+
 /// The plans of all passes without some samples: names and JSON, training first.
 #[pyfunction]
 pub(crate) fn filter_plans(

@@ -158,6 +158,15 @@ def test_a_plan_verifies_and_a_changed_one_does_not(batch: rp.Batch, plan: rp.Pl
         plan.verify(rp.Batch([1, 2, 3]))
 
 
+def test_a_plan_is_shown_as_a_page(batch: rp.Batch, plan: rp.Plan, tmp_path: Path) -> None:
+    plan.report_html(batch, tmp_path / "plan.html")
+    page = (tmp_path / "plan.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") and plan.sha256 in page and page.count("<figure") == 8
+    with pytest.raises(rp.VerifyError, match="window_sha256"):
+        plan.report_html(rp.Batch([1, 2, 3]), tmp_path / "other.html")
+    assert not (tmp_path / "other.html").exists()
+
+
 def test_a_plan_is_one_for_any_threads_and_travels(batch: rp.Batch, plan: rp.Plan, tmp_path: Path) -> None:
     assert rp.plan(batch, JOB, threads=1).sha256 == plan.sha256
     again = pickle.loads(pickle.dumps(plan))

@@ -10,7 +10,7 @@ from typing import Any, Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ._native import VerifyError, WindowError, filter_plans, read_text, verify_plan, write_text
+from ._native import VerifyError, WindowError, filter_plans, read_text, report_html, verify_plan, write_text
 from .batch import Batch
 
 Int32 = npt.NDArray[np.int32]
@@ -220,10 +220,20 @@ class Plan:
         if digests != {name: plan.sha256 for name, plan in self._passes.items()}:
             raise VerifyError(f"options.passes: the plan names {digests}, other passes are there")
         for name, plan in self._passes.items():
-            if plan._plan["placement"] != self._plan["placement"]:
+            if not np.array_equal(plan.log2phys, self.log2phys):
                 raise VerifyError(f"pass {name}: another placement than that of the training pass")
             claims.update({f"pass {name}: {what}": value for what, value in plan.verify(batch).items()})
         return claims
+
+    def report_html(self, batch: Batch, path: str | os.PathLike[str], pass_: str = TRAIN) -> None:
+        """Writes a page with the table of reference arms and pictures, all recomputed from the batch.
+
+        One file of HTML that opens from disk and asks no network.
+
+        Raises:
+            VerifyError: a claim is refused.
+        """
+        write_text(path, report_html(self._pass(pass_)._text, batch._native))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self._text == other._text and self._passes == other._passes
