@@ -10,4 +10,4 @@ mod pictures;
 
 pub use page::{Page, page};
 pub use picture::{NumberTable, Picture};
-pub use pictures::{ShownStep, TracePoint, TradeOff, pictures_of_step, placement_moves, trace, trade_off};
+pub use pictures::{ShownStep, pictures_of_step, placement_moves};

@@ -95,6 +95,23 @@ fn recomputation_repeats_forward_and_moves_are_charged_once_moved() {
 }
 
 #[test]
+fn ranks_of_other_nodes_are_reached_over_the_network() {
+    let instance = window(&[(3, 0), (4, 2), (5, 3)], 1, &setting(2, 2));
+    let layout = Layout::new(1, 2, vec![0, 0, 1]);
+    let (model, mut cluster) = toy();
+    let placement = Placement::identity(1, 4, 2).expect("divides");
+    cluster.network.gb_s /= 4.0;
+    let mut exchange = |gpus| {
+        cluster.gpus_per_node = gpus;
+        let options = SimulateOptions::default();
+        let made = simulate(&instance, &placement, &layout, None, &model, &cluster, &options);
+        made.expect("simulates").work.all_to_all
+    };
+    close(exchange(2), 4.0 * 16.0);
+    close(exchange(1), 4.0 * 16.0 * 4.0);
+}
+
+#[test]
 fn another_model_and_rows_that_do_not_interleave_are_refused() {
     let mut of_stages = setting(1, 1);
     (of_stages.topology.pp, of_stages.topology.vpp) = (2, 2);

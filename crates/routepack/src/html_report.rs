@@ -10,6 +10,8 @@ use crate::report::{Report, report_of};
 
 /// A plan's page and its pictures, ready to be written.
 pub struct HtmlReport {
+    /// The figures of the table.
+    pub report: Report,
     /// The page: one file of HTML.
     pub html: String,
     /// Every picture as a file of its own: name without ending, SVG.
@@ -18,18 +20,14 @@ pub struct HtmlReport {
 
 /// Verifies a plan and draws it beside its reference arms.
 ///
-/// `before`: where experts lived; expert e in slot e when absent.
+/// Experts are shown to come from the plan's resident placement; expert e from slot e where it names none.
 ///
 /// # Errors
-/// The plan does not verify, or `before` has another shape.
-pub fn html_report(
-    plan: &Plan,
-    batch: &Arc<Batch>,
-    before: Option<&Placement>,
-) -> Result<HtmlReport, VerifyError> {
+/// The plan does not verify.
+pub fn html_report(plan: &Plan, batch: &Arc<Batch>) -> Result<HtmlReport, VerifyError> {
     let verified = verify(plan, batch)?;
     let report = report_of(plan, &verified)?;
-    let sections = sections(plan, &verified, before)?;
+    let sections = sections(plan, &verified)?;
     let svgs = sections.iter().flat_map(|(_, pictures)| pictures);
     let svgs = svgs.map(|picture| (picture.id.clone(), picture.svg())).collect();
     let tables = [("Beside reference arms".to_owned(), arms_table(&report))];
@@ -39,20 +37,18 @@ pub fn html_report(
         tables: &tables,
         sections: &sections,
     });
-    Ok(HtmlReport { html, svgs })
+    Ok(HtmlReport { report, html, svgs })
 }
 
 /// A section a step, and one for the placement they share.
-fn sections(
-    plan: &Plan,
-    verified: &Verified,
-    before: Option<&Placement>,
-) -> Result<Vec<(String, Vec<Picture>)>, VerifyError> {
+fn sections(plan: &Plan, verified: &Verified) -> Result<Vec<(String, Vec<Picture>)>, VerifyError> {
     let ranks = verified.instances[0].topology().num_ranks();
     let none = Placement::identity(0, 0, ranks)?;
     let placement = verified.placement.as_ref().unwrap_or(&none);
-    let identity = Placement::identity(placement.num_layers(), placement.num_experts(), ranks)?;
-    let before = before.unwrap_or(&identity);
+    let before = &match plan.placement.as_ref().and_then(|placement| placement.resident.as_ref()) {
+        Some(resident) => Placement::new(ranks, resident.log2phys.clone())?,
+        None => Placement::identity(placement.num_layers(), placement.num_experts(), ranks)?,
+    };
     let steps = plan.steps.iter().zip(&verified.instances).zip(&verified.layouts).zip(&verified.figures);
     let mut sections: Vec<(String, Vec<Picture>)> = steps
         .map(|(((step, instance), layout), figures)| {

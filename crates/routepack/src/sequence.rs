@@ -3,9 +3,10 @@
 //! Problem: a placement made anew for every batch moves most experts; loads drift slowly. Plan batch after batch with the
 //! resident placement carried over and few experts moved, and say what that costs beside moving at will.
 //! Method: the plan of a batch under the job's goal for moves ([`crate::MoveOptions`]; without one, fewest moves for
-//! aggregate peaks within 1 % of the bound, and up to a tenth of a layer's experts for the peaks of the layout). For comparison, with the same budgets: expert e in slot e; a placement from
-//! scratch each time, its ranks renamed so that as few experts as possible leave where its own last placement had them; and
-//! the *oracle*, the best score met for that batch with moves free, from scratch or from the resident placement.
+//! aggregate peaks within 1 % of the bound, and up to a tenth of a layer's experts for the peaks of the layout). For
+//! comparison, with the same budgets: expert e in slot e; a placement from scratch each time, its ranks renamed so that as
+//! few experts as possible leave where its own last placement had them; and the *oracle*, the best score met for that batch
+//! with moves free, from scratch or from the resident placement.
 //! Complexity: one plan a batch, four with comparison.
 
 use std::sync::Arc;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use routepack::generate::{Preset, window};
 use routepack::place::{MoveGoal, NodeGroups};
-use routepack::{Aim, Batch, Control, Job, MoveOptions, Placement, Plan, Sequence, plan, verify};
+use routepack::{
+    Aim, Batch, Control, Job, MoveOptions, Placement, Plan, Sequence, html_report, plan, verify,
+};
 
 /// A batch of three drifting steps of a small model, and its job with little budget.
 fn drifting(seed: u64) -> (Batch, Job) {
@@ -52,6 +54,8 @@ fn a_goal_bounds_the_moves_of_every_aim() {
     for aim in [Aim::RowPeaks, Aim::Aggregate] {
         let still = planned(aim, budget(Some(0), None), 0);
         assert_eq!(moved(&still), [0, 0, 0]);
+        let page = html_report(&still, &batch).expect("verifies").html;
+        assert!(page.contains("<figcaption>0 of "), "the page counts from the resident placement");
         let few = planned(aim, budget(Some(6), None), 0);
         assert!(moved(&few).iter().all(|&moved| moved <= 6), "{:?}", moved(&few));
         let shared = planned(aim, budget(None, Some(9)), 0);

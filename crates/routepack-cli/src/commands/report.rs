@@ -1,9 +1,8 @@
 //! `routepack report`: the plan beside its reference arms.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use routepack::{Arm, Batch, Plan, Report, formats, html_report};
+use routepack::{Arm, Report, formats, html_report};
 
 use super::{is_stdout, read_window, refused};
 use crate::exit::Failure;
@@ -43,11 +42,19 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
-    let report = match routepack::report(&plan, &batch) {
-        Ok(report) => report,
+    let draws = arguments.html.is_some() || arguments.svg.is_some();
+    let made = if draws {
+        html_report(&plan, &batch).map(|drawn| (drawn.report, Some((drawn.html, drawn.svgs))))
+    } else {
+        routepack::report(&plan, &batch).map(|report| (report, None))
+    };
+    let (report, drawn) = match made {
+        Ok(made) => made,
         Err(error) => return refused(&arguments.plan, &error, arguments.json),
     };
-    draw(arguments, &plan, &batch)?;
+    if let Some((html, svgs)) = drawn {
+        write_drawn(arguments, &html, &svgs)?;
+    }
     if arguments.html.as_deref().is_some_and(is_stdout) {
         return Ok(());
     }
@@ -55,24 +62,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Writes the page and the pictures that were asked for.
-fn draw(arguments: &Arguments, plan: &Plan, batch: &Arc<Batch>) -> Result<(), Failure> {
-    if arguments.html.is_none() && arguments.svg.is_none() {
-        return Ok(());
-    }
-    let drawn = html_report(plan, batch, None);
-    let drawn = drawn.map_err(|error| Failure::input(arguments.plan.display(), error))?;
+fn write_drawn(arguments: &Arguments, html: &str, svgs: &[(String, String)]) -> Result<(), Failure> {
     if let Some(folder) = &arguments.svg {
         std::fs::create_dir_all(folder).map_err(|error| {
             Failure::File(format!("{}: cannot make the folder: {error}", folder.display()))
         })?;
-        for (name, svg) in &drawn.svgs {
+        for (name, svg) in svgs {
             formats::write_atomically(&folder.join(name).with_extension("svg"), svg.as_bytes())?;
         }
     }
-    match &arguments.html {
-        Some(path) => Ok(formats::write_atomically(path, drawn.html.as_bytes())?),
-        None => Ok(()),
+    if let Some(path) = &arguments.html {
+        formats::write_atomically(path, html.as_bytes())?;
     }
+    Ok(())
 }
 
 fn in_words(report: &Report) -> String {

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Share of the exchange of gradients that computation does not hide, 0 to 1.
     #[arg(long, default_value_t = SimulateOptions::default().exposed_gradients)]
     exposed_gradients: f64,
-    /// Charge moving the experts from where a freshly loaded model has them.
+    /// Charge moving the experts from the plan's resident placement; from expert e in slot e where it names none.
     #[arg(long)]
     charge_moves: bool,
     /// Seconds of planning that rollouts do not hide; charged to every arm.
@@ -71,8 +71,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(placement) if arguments.charge_moves => {
             let (layers, ranks) = (placement.log2phys.len(), placement.num_ranks as usize);
             let experts = placement.log2phys.first().map_or(0, Vec::len);
-            let identity = Placement::identity(layers, experts, ranks);
-            Some(identity.map_err(|error| Failure::input(arguments.plan.display(), error))?)
+            let resident = match &placement.resident {
+                Some(resident) => Placement::new(ranks, resident.log2phys.clone()),
+                None => Placement::identity(layers, experts, ranks),
+            };
+            Some(resident.map_err(|error| Failure::input(arguments.plan.display(), error))?)
         }
         _ => None,
     };

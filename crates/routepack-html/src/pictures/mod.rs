@@ -5,8 +5,6 @@ mod layers;
 mod lengths;
 mod moves;
 mod shards;
-mod trace;
-mod trade_off;
 
 use routepack_problem::{Evaluation, Instance, Layout, Placement, evaluate};
 use routepack_verify::Figures;
@@ -14,8 +12,6 @@ use routepack_verify::Figures;
 use crate::Picture;
 
 pub use moves::placement_moves;
-pub use trace::{TracePoint, trace};
-pub use trade_off::{TradeOff, trade_off};
 
 /// A verified step, ready to be drawn.
 pub struct ShownStep<'a> {
