@@ -1,7 +1,7 @@
 //! Peers' rules: what each promises, and what is known to go wrong.
 
 use proptest::prelude::*;
-use routepack_baselines::{BaselineError, PEERS, verl_0_8, verl_0_9};
+use routepack_baselines::{BaselineError, PEERS, areal, verl_0_8, verl_0_9};
 use routepack_problem::{Batch, ExpertCounts, Instance, Layout, Placement, Setting, check_layout};
 
 /// Samples on two EP ranks whose tokens all go to the rank given with them.
@@ -55,6 +55,15 @@ fn verl_kept_no_capacity_until_it_added_rows() {
     let new = verl_0_9(&instance, 2).expect("a layout");
     assert_eq!((new.layout.num_rows(), new.own_rows), (3, true));
     assert!(tokens(&instance, &new.layout).iter().all(|&tokens| tokens == 60));
+}
+
+#[test]
+fn areal_fills_groups_to_the_brim() {
+    let instance = instance(&[(60, 0), (60, 0), (40, 1), (40, 1)], 2);
+    let packed = areal(&instance, 1).expect("a layout");
+    // LPT deals 60 and 40 to each slot, which one group holds to the brim.
+    assert_eq!((packed.layout.num_rows(), packed.own_rows), (1, false));
+    assert_eq!(tokens(&instance, &packed.layout), [100, 100]);
 }
 
 #[test]

@@ -155,4 +155,18 @@ mod tests {
         assert_eq!(glued.pattern(&[0, 1]), Some(vec![0, 1]));
         assert_eq!([glued.pattern(&[0, 0]), glued.pattern(&[0, 3])], [None, None]);
     }
+
+    #[test]
+    fn the_dual_of_a_glued_item_keeps_its_sign() {
+        let glued = case(vec![6, 6, 4, 4, 3], 30).together(0, 1, Some(3));
+        let solved = MasterSolved {
+            status: routepack_lp::MasterStatus::Optimal,
+            objective: 0.0,
+            duals: vec![0.5, 0.25, 0.125],
+            cut_duals: vec![-0.5],
+            iterations: 0,
+        };
+        // Types: 6, 4, 3, and the glued item, worth its parts and what its own row adds.
+        assert_eq!(glued.leaf(&solved, &[None], 1000).weights, [500, 250, 125, 250]);
+    }
 }
