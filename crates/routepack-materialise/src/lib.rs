@@ -15,7 +15,7 @@ mod state;
 mod transfer;
 
 pub use error::MaterialiseError;
-pub use flat::FlatOptions;
+pub use flat::{FlatOptions, FlatOrder};
 pub use links::{Links, MoveCost, move_cost};
 pub use materialise::{Materialised, MoveOptions, map_sha256, materialise};
 pub use memories::{ExpertPlace, Memories, Usage, apply};

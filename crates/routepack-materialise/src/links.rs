@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Holdings, Materialised};
+use crate::{Holdings, MaterialiseError, Materialised};
 
 /// Speeds of the links between ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +36,36 @@ impl Default for Links {
     }
 }
 
+impl Links {
+    /// Bytes a second between two ranks.
+    pub(crate) fn speed(&self, from: u32, to: u32) -> f64 {
+        let node = |rank: u32| rank / self.ranks_per_node.max(1);
+        if node(from) == node(to) { self.within_node } else { self.between_nodes }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), MaterialiseError> {
+        let wrong = |field: &str, value: f64, why| {
+            Err(MaterialiseError::state(format!("options.links.{field}"), value, why))
+        };
+        if self.ranks_per_node == 0 {
+            return wrong("ranks_per_node", 0.0, "expected at least 1");
+        }
+        for (field, speed) in [
+            ("within_node", self.within_node),
+            ("between_nodes", self.between_nodes),
+            ("within_rank", self.within_rank),
+        ] {
+            if !(speed.is_finite() && speed > 0.0) {
+                return wrong(field, speed, "expected bytes a second above 0");
+            }
+        }
+        if !(self.round_seconds.is_finite() && self.round_seconds >= 0.0) {
+            return wrong("round_seconds", self.round_seconds, "expected seconds, at least 0");
+        }
+        Ok(())
+    }
+}
+
 /// Bytes and time of a move. Bytes are exact; times are estimates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MoveCost {
@@ -57,10 +87,7 @@ pub struct MoveCost {
 
 /// Bytes and time of a move over these links.
 pub fn move_cost(holdings: &Holdings, moved: &Materialised, speeds: &Links) -> MoveCost {
-    let node = |rank: u32| rank / speeds.ranks_per_node.max(1);
-    let seconds = |from, to, bytes: u64| {
-        bytes as f64 / if node(from) == node(to) { speeds.within_node } else { speeds.between_nodes }
-    };
+    let seconds = |from, to, bytes: u64| bytes as f64 / speeds.speed(from, to);
     let mut links: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     let (mut total, mut local_bytes) = (0.0, 0);
     for pass in &moved.passes {

@@ -11,22 +11,24 @@ use sha2::{Digest as _, Sha256};
 use crate::passes::passes;
 use crate::rounds::{Pass, rounds};
 use crate::transfer::check_placements;
-use crate::{Holdings, MaterialiseError, Transfer};
+use crate::{Holdings, Links, MaterialiseError, Transfer};
 
 /// How to move.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MoveOptions {
-    /// Largest message, in bytes. A rank holds two to send and two to receive.
+    /// Largest message, in bytes. A rank holds two to send.
     pub block_bytes: u64,
     /// Most bytes a rank receives aside before it writes them to their places; when absent, all it receives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staging_bytes: Option<u64>,
+    /// Speeds by which messages that take equally long share a round.
+    pub links: Links,
 }
 
 impl Default for MoveOptions {
     fn default() -> Self {
-        Self { block_bytes: 64 << 20, staging_bytes: None }
+        Self { block_bytes: 64 << 20, staging_bytes: None, links: Links::default() }
     }
 }
 
@@ -60,9 +62,10 @@ pub fn materialise(
     if options.block_bytes == 0 {
         return Err(MaterialiseError::state("options.block_bytes", 0, "expected at least 1"));
     }
+    options.links.validate()?;
     let passes: Vec<Pass> = passes(holdings, resident, target, options.staging_bytes)?
         .into_iter()
-        .map(|transfers| rounds(&holdings.grid, transfers, options.block_bytes))
+        .map(|transfers| rounds(&holdings.grid, transfers, options))
         .collect();
     let blocks = passes.iter().flat_map(|pass| pass.rounds.iter().flatten());
     Ok(Materialised {

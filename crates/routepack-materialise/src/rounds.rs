@@ -2,19 +2,24 @@
 //!
 //! Problem: a pass asks for b(p, q) bytes from rank p to rank q; order them so that no rank has two partners at once
 //! and the ranks with most to send or receive are never idle for long.
-//! Method: the bytes of a pair, behind each other, are cut into equal blocks of at most `block_bytes`; blocks are the
-//! edges of a bipartite multigraph, largest first, coloured with Δ colours ([`crate::colouring`]). As Δ blocks at some
-//! rank need Δ rounds, no order of these blocks has fewer, and Δ·block_bytes exceeds the busiest rank's bytes by at
-//! most one block per partner.
+//! Method: the bytes of a pair, behind each other, are cut into the fewest equal blocks that take at most τ seconds on
+//! their link and at most `block_bytes`; blocks are the edges of a bipartite multigraph, slowest first, coloured with Δ
+//! colours ([`crate::colouring`]): Δ blocks at some rank need Δ rounds, so no order of these blocks has fewer. A round
+//! takes as long as its slowest block, so Δ·(τ + what a round costs beside) bounds the pass, and exceeds the busiest
+//! rank's time by at most one τ per partner and Δ rounds' cost. τ is the best of a few by that bound: long blocks leave
+//! ranks waiting where pairs have little to say, short ones cost rounds.
 //! Reference for cutting: T. Gonzalez and S. Sahni, Open shop scheduling to minimize finish time, JACM 23, 1976,
-//! doi 10.1145/321978.321985. Deviation: equal blocks in place of their exact times, for a fixed buffer.
+//! doi 10.1145/321978.321985. Deviation: blocks of at most one length in place of their exact times, for a fixed buffer.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::colouring::colour_edges;
-use crate::{ExpertGrid, Transfer};
+use crate::{ExpertGrid, MoveOptions, Transfer};
+
+/// Halvings of the longest τ that are tried.
+const HALVINGS: i32 = 8;
 
 /// What one rank sends to one other in one round: a message of these pieces behind each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +44,7 @@ pub struct Pass {
 }
 
 /// The rounds of a pass.
-pub(crate) fn rounds(grid: &ExpertGrid, transfers: Vec<Transfer>, block_bytes: u64) -> Pass {
+pub(crate) fn rounds(grid: &ExpertGrid, transfers: Vec<Transfer>, options: &MoveOptions) -> Pass {
     let mut local = Vec::new();
     let mut pairs: BTreeMap<(u32, u32), Vec<Transfer>> = BTreeMap::new();
     for transfer in transfers {
@@ -48,9 +53,13 @@ pub(crate) fn rounds(grid: &ExpertGrid, transfers: Vec<Transfer>, block_bytes: u
             pair => pairs.entry(pair).or_default().push(transfer),
         }
     }
-    let mut blocks: Vec<Block> =
-        pairs.into_iter().flat_map(|(pair, transfers)| cut(pair, &transfers, block_bytes)).collect();
-    blocks.sort_by_key(|block| std::cmp::Reverse(block.num_bytes));
+    let length = best_length(&pairs, options);
+    let mut blocks: Vec<Block> = pairs
+        .into_iter()
+        .flat_map(|(pair, transfers)| cut(pair, &transfers, most_bytes(pair, length, options)))
+        .collect();
+    let seconds = |block: &Block| block.num_bytes as f64 / options.links.speed(block.from, block.to);
+    blocks.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
     let edges: Vec<(usize, usize)> =
         blocks.iter().map(|block| (block.from as usize, block.to as usize)).collect();
     let colours = colour_edges(grid.num_ranks(), grid.num_ranks(), &edges);
@@ -62,6 +71,33 @@ pub(crate) fn rounds(grid: &ExpertGrid, transfers: Vec<Transfer>, block_bytes: u
         round.sort_by_key(|block| block.from);
     }
     Pass { local, rounds }
+}
+
+/// Most bytes of a pair's block that takes so many seconds.
+fn most_bytes((from, to): (u32, u32), seconds: f64, options: &MoveOptions) -> u64 {
+    // What exceeds u64 saturates; a block has at least a byte.
+    ((seconds * options.links.speed(from, to)) as u64).clamp(1, options.block_bytes)
+}
+
+/// τ: seconds of the longest block.
+fn best_length(pairs: &BTreeMap<(u32, u32), Vec<Transfer>>, options: &MoveOptions) -> f64 {
+    let sizes: Vec<((u32, u32), u64)> =
+        pairs.iter().map(|(pair, transfers)| (*pair, transfers.iter().map(Transfer::len).sum())).collect();
+    let whole = |(from, to): (u32, u32), bytes: u64| bytes as f64 / options.links.speed(from, to);
+    let longest =
+        sizes.iter().map(|&(pair, bytes)| whole(pair, bytes.min(options.block_bytes))).fold(0.0, f64::max);
+    let bound = |length: f64| {
+        let (mut sends, mut receives) = (BTreeMap::<u32, u64>::new(), BTreeMap::<u32, u64>::new());
+        for &((from, to), bytes) in &sizes {
+            let count = bytes.div_ceil(most_bytes((from, to), length, options));
+            *sends.entry(from).or_default() += count;
+            *receives.entry(to).or_default() += count;
+        }
+        let num_rounds = sends.into_values().chain(receives.into_values()).max().unwrap_or(0);
+        num_rounds as f64 * (length + options.links.round_seconds)
+    };
+    let lengths = (0..=HALVINGS).map(|halving| longest / f64::from(1 << halving));
+    lengths.min_by(|&a, &b| bound(a).total_cmp(&bound(b))).unwrap_or(longest)
 }
 
 /// The transfers of a pair of ranks in the fewest blocks of at most `block_bytes`, as equal as bytes allow.

@@ -7,7 +7,7 @@ use routepack_problem::{Parallelism, Placement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::flat::FlatBuffer;
+use crate::flat::{ChunkShape, FlatBuffer};
 use crate::{ExpertGrid, FlatOptions, MaterialiseError, Owner};
 
 /// One tensor of every expert.
@@ -142,10 +142,18 @@ impl Holdings {
             Some(*sum)
         }));
         let mut flat = BTreeMap::new();
+        let last = num_layers.checked_sub(1).map(|layer| grid.home(layer));
         for home in (0..num_layers).map(|layer| grid.home(layer)) {
             flat.entry(home).or_insert_with(|| {
                 let layers: Vec<usize> = grid.layers_of(home.0, home.1).collect();
-                let buffer = FlatBuffer::new(layers.len(), places as usize, &sizes, grid.edp, &state.flat);
+                let shape = ChunkShape {
+                    num_layers: layers.len(),
+                    num_places: places as usize,
+                    num_copies: grid.edp,
+                    first: home == (0, 0),
+                    last: Some(home) == last,
+                };
+                let buffer = FlatBuffer::new(shape, &state.tensors, &state.flat);
                 (layers, buffer)
             });
         }
@@ -260,17 +268,17 @@ fn validate(state: &ExpertState, num_layers: usize) -> Result<(), MaterialiseErr
     positive("tensors".into(), state.tensors.len() as u64)?;
     positive("kinds".into(), state.kinds.len() as u64)?;
     positive("flat.tensor_alignment".into(), state.flat.tensor_alignment)?;
-    positive("flat.shard_alignment".into(), state.flat.shard_alignment)?;
+    positive("flat.bucket_alignment".into(), state.flat.bucket_alignment)?;
     for (index, tensor) in state.tensors.iter().enumerate() {
         positive(format!("tensors[{index}].elements"), tensor.elements)?;
     }
-    let aligned = u128::from(state.flat.tensor_alignment) + u128::from(state.flat.shard_alignment) * 65_536;
+    let aligned = u128::from(state.flat.tensor_alignment) + u128::from(state.flat.bucket_alignment) * 65_536;
     let elements: u128 = state.tensors.iter().map(|tensor| u128::from(tensor.elements) + aligned).sum();
     for (index, kind) in state.kinds.iter().enumerate() {
         positive(format!("kinds[{index}].element_bytes"), u64::from(kind.element_bytes))?;
         let bytes = elements
             .saturating_mul(u128::from(state.num_experts))
-            .saturating_mul(num_layers as u128)
+            .saturating_mul(num_layers as u128 + u128::from(state.flat.mtp_layers))
             .saturating_mul(u128::from(kind.element_bytes));
         if bytes > LIMIT {
             return Err(MaterialiseError::state(format!("kinds[{index}]"), bytes, "more than 2^62 bytes"));

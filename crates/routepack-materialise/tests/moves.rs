@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use routepack_materialise::{
-    ExpertPlace, ExpertState, ExpertTensor, FlatOptions, Held, Holdings, Materialised, Memories, MoveOptions,
-    Pass, StateKind, apply, materialise,
+    ExpertPlace, ExpertState, ExpertTensor, FlatOptions, FlatOrder, Held, Holdings, Links, Materialised,
+    Memories, MoveOptions, Pass, StateKind, apply, materialise,
 };
 use routepack_problem::{Parallelism, Placement};
 
@@ -30,8 +30,12 @@ prop_compose! {
         (pp, vpp) in (1u32..=2, 1u32..=2),
         places in 1u32..=4,
         tensors in prop::collection::vec(1u64..40, 1..3),
-        (tensor_alignment, shard_alignment, bucket) in (1u64..5, 1u64..4, prop::option::of(1u64..200)),
+        (tensor_alignment, bucket_alignment, bucket) in (1u64..5, 1u64..4, prop::option::of(1u64..200)),
+        (order, bucket_everywhere, mtp_layers) in (
+            prop::sample::select(vec![FlatOrder::Grouped, FlatOrder::Sequential, FlatOrder::Stacked]),
+            any::<bool>(), 0u32..2),
         (block_bytes, staging) in (1u64..400, prop::option::of(64u64..600)),
+        (ranks_per_node, between_nodes, round_seconds) in (1u32..5, 1e6..1e9, 0.0..2e-6),
     ) -> (Parallelism, ExpertState, MoveOptions) {
         let layers = 2 * (pp * vpp) as usize;
         // Interleaved chunks: two layers each.
@@ -44,9 +48,12 @@ prop_compose! {
             num_experts: ep * places,
             tensors: tensors.iter().map(|&elements| ExpertTensor { name: "w".into(), elements }).collect(),
             kinds: vec![kind("weight", 2, Held::BySlot), kind("master", 4, Held::Flat)],
-            flat: FlatOptions { tensor_alignment, shard_alignment, bucket_elements: bucket },
+            flat: FlatOptions {
+                order, tensor_alignment, bucket_alignment, bucket_elements: bucket, bucket_everywhere, mtp_layers
+            },
         };
-        (parallelism, state, MoveOptions { block_bytes, staging_bytes: staging })
+        let links = Links { ranks_per_node, within_node: 1e9, between_nodes, round_seconds, ..Links::default() };
+        (parallelism, state, MoveOptions { block_bytes, staging_bytes: staging, links })
     }
 }
 
@@ -271,6 +278,11 @@ fn refusals_name_the_value() {
     );
     let none = MoveOptions { block_bytes: 0, ..MoveOptions::default() };
     assert_eq!(refused(&placement(2, 8), &swapped, &none), "options.block_bytes = 0: expected at least 1");
+    let links = Links { between_nodes: 0.0, ..Links::default() };
+    assert_eq!(
+        refused(&placement(2, 8), &swapped, &MoveOptions { links, ..MoveOptions::default() }),
+        "options.links.between_nodes = 0: expected bytes a second above 0"
+    );
     let error = Holdings::new(&Parallelism::new(4, 2), 1, ExpertState { num_experts: 7, ..state });
     assert!(error.expect_err("refused").to_string().contains("experts not divisible by ranks"));
 }

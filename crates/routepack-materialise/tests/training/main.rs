@@ -12,7 +12,7 @@ fn identity(ranks: usize) -> Placement {
 
 /// Moves all state; buffers small enough for several passes.
 fn move_to(trainer: &mut Trainer, target: &Placement) {
-    let options = MoveOptions { block_bytes: 100, staging_bytes: Some(700) };
+    let options = MoveOptions { block_bytes: 100, staging_bytes: Some(700), ..MoveOptions::default() };
     let moved = materialise(&trainer.holdings, &trainer.placement, target, &options).expect("a plan");
     assert!(moved.passes.len() > 1);
     trainer.memories = apply(&trainer.holdings, &moved, &trainer.memories).0;

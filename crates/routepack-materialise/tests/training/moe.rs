@@ -42,7 +42,12 @@ pub(crate) fn holdings(ep: u32) -> Holdings {
         .zip(ELEMENTS)
         .map(|(name, elements)| ExpertTensor { name: name.into(), elements: elements as u64 })
         .collect();
-    state.flat = FlatOptions { tensor_alignment: 4, shard_alignment: 8, bucket_elements: Some(300) };
+    state.flat = FlatOptions {
+        tensor_alignment: 4,
+        bucket_alignment: 8,
+        bucket_elements: Some(300),
+        ..FlatOptions::default()
+    };
     Holdings::new(&Parallelism::new(DP as u32, ep), LAYERS, state).expect("valid")
 }
 

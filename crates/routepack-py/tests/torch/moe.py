@@ -14,7 +14,7 @@ from routepack.torch import ColumnMap, ExpertState, FlatShards
 LAYERS, EXPERTS, HIDDEN, FFN, TOP_K, TOKENS, DP = 2, 8, 6, 5, 2, 16, 4
 TENSORS = {"up": FFN * HIDDEN, "down": HIDDEN * FFN}
 SHAPES = [(FFN, HIDDEN), (HIDDEN, FFN)]
-FLAT = {"tensor_alignment": 4, "shard_alignment": 8, "bucket_elements": 300}
+FLAT = {"tensor_alignment": 4, "bucket_alignment": 8, "bucket_elements": 300}
 IDENTITY = [list(range(EXPERTS))] * LAYERS
 
 
