@@ -42,4 +42,12 @@ pub enum BenchError {
         /// The folder.
         path: PathBuf,
     },
+    /// A window that cannot be planned or simulated.
+    #[error("{window}: {why}")]
+    Window {
+        /// The window.
+        window: String,
+        /// Why not.
+        why: String,
+    },
 }

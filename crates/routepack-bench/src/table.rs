@@ -5,24 +5,32 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
 use crate::record::Record;
 
-/// The first line: the fields of [`Record`].
-const HEADER: &str = "instance,class,items,types,capacity,bound,incumbent,optimum,status,seconds,nodes,columns,cuts,programs,certificate_bytes,check_seconds,proved_by,time_limit,seed,version\n";
+/// What a line of a [`Table`] holds.
+pub trait TableLine: Serialize + DeserializeOwned {
+    /// The first line of a table: the names of the fields in their order, and a newline.
+    const HEADER: &'static str;
+}
+
+impl TableLine for Record {
+    const HEADER: &'static str = "instance,class,items,types,capacity,bound,incumbent,optimum,status,seconds,nodes,columns,cuts,programs,certificate_bytes,check_seconds,proved_by,time_limit,seed,version\n";
+}
 
 /// A table of records on disk. A line is written whole and flushed; one that a kill left half is dropped when the table
 /// is opened again.
 #[derive(Debug)]
-pub struct Table {
+pub struct Table<R = Record> {
     path: PathBuf,
     file: File,
-    records: Vec<Record>,
+    records: Vec<R>,
 }
 
-impl Table {
+impl<R: TableLine> Table<R> {
     /// Opens a table, or begins one where there is no file or an empty one. A file that is something else is left as it is.
     ///
     /// # Errors
@@ -39,20 +47,19 @@ impl Table {
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(failed)?;
-        if !text.starts_with(HEADER.as_bytes()) && !HEADER.as_bytes().starts_with(&text) {
-            let message = format!("no table of a bench, whose first line is {}", HEADER.trim_end());
+        if !text.starts_with(R::HEADER.as_bytes()) && !R::HEADER.as_bytes().starts_with(&text) {
+            let message = format!("no table of a bench, whose first line is {}", R::HEADER.trim_end());
             return Err(refused(std::io::Error::new(std::io::ErrorKind::InvalidData, message).into()));
         }
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let records: Result<Vec<Record>, _> =
-            csv::Reader::from_reader(&text[..whole]).deserialize().collect();
+        let records: Result<Vec<R>, _> = csv::Reader::from_reader(&text[..whole]).deserialize().collect();
         let records = records.map_err(refused)?;
         file.set_len(whole as u64).map_err(failed)?;
         Ok(Self { path: path.into(), file, records })
     }
 
     /// What was there and what was added.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[R] {
         &self.records
     }
 
@@ -60,9 +67,9 @@ impl Table {
     ///
     /// # Errors
     /// [`BenchError::File`] or [`BenchError::Table`].
-    pub fn add(&mut self, record: Record) -> Result<(), BenchError> {
+    pub fn add(&mut self, record: R) -> Result<(), BenchError> {
         let empty = self.file.metadata().map_err(|source| self.failed(source))?.len() == 0;
-        let header = if empty { HEADER } else { "" };
+        let header = if empty { R::HEADER } else { "" };
         let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(header.as_bytes().to_vec());
         let line = writer.serialize(&record).and_then(|()| {
             let bytes = writer.into_inner();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use routepack_bench::{BenchError, BinsBench, Optima, Status, Table, bench_bins};
+use routepack_bench::{BenchError, BinsBench, Optima, Record, Status, Table, bench_bins};
 use routepack_binpack::PackOptions;
 
 fn folder() -> tempfile::TempDir {
@@ -35,22 +35,22 @@ fn goes_on_after_a_kill() {
     let path = folder.path().join("bins.csv");
     let bench = bench(folder.path(), 1, Optima::default());
     let seen = AtomicU64::new(0);
-    let mut count = |_: &routepack_bench::Record| {
+    let mut count = |_: &Record| {
         seen.fetch_add(1, Ordering::Relaxed);
     };
-    let mut table = Table::open(&path).unwrap();
+    let mut table = Table::<Record>::open(&path).unwrap();
     let stop = || seen.load(Ordering::Relaxed) == 2;
     assert_eq!(bench_bins(&bench, &mut table, &stop, &mut count).unwrap().left, 1);
     // The second line was cut off in the middle.
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(text.lines().count(), 3);
     std::fs::write(&path, &text[..text.len() - 20]).unwrap();
-    let mut table = Table::open(&path).unwrap();
+    let mut table = Table::<Record>::open(&path).unwrap();
     assert_eq!(table.records().len(), 1);
     let summary = bench_bins(&bench, &mut table, &|| false, &mut count).unwrap();
     assert_eq!((summary.proved, summary.open, summary.wrong, summary.left), (3, 0, 0, 0));
     assert_eq!(seen.load(Ordering::Relaxed), 4);
-    let again = Table::open(&path).unwrap();
+    let again = Table::<Record>::open(&path).unwrap();
     assert_eq!(again.records(), table.records());
     let found: Vec<_> =
         again.records().iter().map(|record| (&record.instance[..], record.incumbent)).collect();
@@ -64,7 +64,7 @@ fn jobs_change_nothing_but_the_order() {
     let folder = folder();
     let mut bins = Vec::new();
     for jobs in [1, 3] {
-        let mut table = Table::open(&folder.path().join(format!("{jobs}.csv"))).unwrap();
+        let mut table = Table::<Record>::open(&folder.path().join(format!("{jobs}.csv"))).unwrap();
         bench_bins(&bench(folder.path(), jobs, Optima::default()), &mut table, &|| false, &mut |_| {})
             .unwrap();
         let mut found: Vec<_> = table
@@ -86,7 +86,7 @@ fn contradictions_are_named() {
     let known = folder.path().join("known.tsv");
     std::fs::write(&known, "class\tinstance\toptimum\nx\ta.txt\t2\nx\tb.txt\t2\nx\tc.txt\t\n").unwrap();
     let optima = Optima::read(&known).unwrap();
-    let mut table = Table::open(&folder.path().join("bins.csv")).unwrap();
+    let mut table = Table::<Record>::open(&folder.path().join("bins.csv")).unwrap();
     let summary = bench_bins(&bench(folder.path(), 1, optima), &mut table, &|| false, &mut |_| {}).unwrap();
     assert_eq!((summary.proved, summary.wrong), (2, 1));
     assert_eq!(table.records()[1].status, Status::Wrong);
@@ -95,7 +95,7 @@ fn contradictions_are_named() {
 #[test]
 fn bad_input_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let mut table = Table::open(&folder.path().join("bins.csv")).unwrap();
+    let mut table = Table::<Record>::open(&folder.path().join("bins.csv")).unwrap();
     let bench = bench(folder.path(), 1, Optima::default());
     let found = bench_bins(&bench, &mut table, &|| false, &mut |_| {}).unwrap_err();
     assert!(matches!(found, BenchError::Empty { .. }), "{found}");
@@ -111,18 +111,18 @@ fn what_is_no_table_is_left_as_it_is() {
     let path = folder.path().join("precious.json");
     for text in ["{\"precious\": true}", "hello\n", "hello\nworld", "instance,class\n", "a,b\n1,2\n"] {
         std::fs::write(&path, text).unwrap();
-        let found = Table::open(&path).unwrap_err();
+        let found = Table::<Record>::open(&path).unwrap_err();
         assert!(found.to_string().contains("precious.json"), "{found}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
     // What a kill leaves of the first line, and what the first record puts there.
     std::fs::write(&path, "instance,cl").unwrap();
-    let mut table = Table::open(&path).unwrap();
+    let mut table = Table::<Record>::open(&path).unwrap();
     let bench = bench(folder.path(), 1, Optima::default());
     bench_bins(&bench, &mut table, &|| false, &mut |_| {}).unwrap();
-    assert_eq!(Table::open(&path).unwrap().records(), table.records());
+    assert_eq!(Table::<Record>::open(&path).unwrap().records(), table.records());
     #[cfg(unix)]
-    assert!(matches!(Table::open(Path::new("/dev/zero")), Err(BenchError::File { .. })));
+    assert!(matches!(Table::<Record>::open(Path::new("/dev/zero")), Err(BenchError::File { .. })));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn the_first_of_every_series_and_a_summary_of_every_class() {
     let mut bench = bench(folder.path(), 1, Optima::default());
     (bench.instances, bench.first) =
         (["one", "two"].map(|class| folder.path().join(class)).to_vec(), Some(2));
-    let mut table = Table::open(&folder.path().join("bins.csv")).unwrap();
+    let mut table = Table::<Record>::open(&folder.path().join("bins.csv")).unwrap();
     let summary = bench_bins(&bench, &mut table, &|| false, &mut |_| {}).unwrap();
     let counts: Vec<_> = summary.classes.iter().map(|class| (&class.class[..], class.proved)).collect();
     let half = |class| [(class, "10", 2), (class, "20", 1), (class, "", 2)];

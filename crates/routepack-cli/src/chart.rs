@@ -1,4 +1,4 @@
-//! Line charts as SVG, one panel above the other.
+//! Charts of lines and of dots as SVG, one panel above the other.
 
 use std::path::Path;
 
@@ -16,8 +16,14 @@ pub(crate) struct Line {
 
 const WIDTH: u32 = 800;
 const PANEL: u32 = 360;
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(0, 90, 170), RGBColor(200, 90, 0), RGBColor(110, 110, 110), RGBColor(0, 130, 80)];
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 90, 170),
+    RGBColor(200, 90, 0),
+    RGBColor(110, 110, 110),
+    RGBColor(0, 130, 80),
+    RGBColor(150, 40, 140),
+    RGBColor(190, 150, 0),
+];
 
 /// Writes panels of (label of y, lines) over a common x.
 pub(crate) fn draw(path: &Path, x_label: &str, panels: &[(&str, &[Line])]) -> Result<(), Failure> {
@@ -54,6 +60,69 @@ fn render(
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
         }
         chart.configure_series_labels().background_style(WHITE).border_style(BLACK.mix(0.2)).draw()?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+/// A value for each of some names.
+pub(crate) struct Dots {
+    pub(crate) name: String,
+    /// In the order of the names; `None` where there is no value.
+    pub(crate) values: Vec<Option<f64>>,
+}
+
+/// Writes panels of (label of x, dots) over the same names, a line each from the top.
+pub(crate) fn draw_dots(path: &Path, names: &[&str], panels: &[(&str, &[Dots])]) -> Result<(), Failure> {
+    let mut svg = String::new();
+    render_dots(&mut svg, names, panels)
+        .map_err(|error| Failure::File(format!("{}: cannot draw: {error}", path.display())))?;
+    formats::write_atomically(path, svg.as_bytes())?;
+    Ok(())
+}
+
+fn render_dots(
+    svg: &mut String,
+    names: &[&str],
+    panels: &[(&str, &[Dots])],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let area = SVGBackend::with_string(svg, (WIDTH, PANEL * panels.len() as u32)).into_drawing_area();
+    area.fill(&WHITE)?;
+    for (panel, (x_label, series)) in area.split_evenly((panels.len(), 1)).iter().zip(panels) {
+        let values = || series.iter().flat_map(|dots| &dots.values).flatten().copied();
+        let (low, high) = (values().fold(0.0, f64::min), values().fold(0.0, f64::max));
+        let margin = 0.05 * (high - low).max(1e-3);
+        let mut chart = ChartBuilder::on(panel)
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(100)
+            .build_cartesian_2d(low - margin..high + margin, -(names.len() as f64) + 0.5..0.5)?;
+        let name_at = |y: &f64| {
+            let line = (-y).round();
+            let whole = (line + y).abs() < 1e-6 && line >= 0.0;
+            if whole { names.get(line as usize).copied().unwrap_or("").to_owned() } else { String::new() }
+        };
+        chart
+            .configure_mesh()
+            .x_desc(*x_label)
+            .y_labels(2 * names.len())
+            .y_label_formatter(&name_at)
+            .light_line_style(WHITE)
+            .draw()?;
+        for (dots, colour) in series.iter().zip(COLOURS.iter().cycle()) {
+            let places = dots.values.iter().enumerate();
+            let points = places.filter_map(|(line, value)| Some(((*value)?, -(line as f64))));
+            chart
+                .draw_series(points.map(|point| Circle::new(point, 4, colour.filled())))?
+                .label(&dots.name)
+                .legend(move |(x, y)| Circle::new((x + 9, y), 4, colour.filled()));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE)
+            .border_style(BLACK.mix(0.2))
+            .draw()?;
     }
     area.present()?;
     Ok(())

@@ -6,6 +6,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
+mod machine;
 pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod report;

@@ -1,12 +1,13 @@
 //! `routepack simulate`: step time of a plan and of its reference arms on a described model and cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use routepack::formats;
-use routepack::simulation::{Cluster, Model, SimulateOptions, StepTime, model_from_config, presets};
+use routepack::simulation::StepTime;
 use routepack::{Placement, Simulated, SimulatedArm, SimulatedError, simulate_plan};
 
-use super::{ends_with, read_window, refused};
+use super::machine::{ClusterArguments, read_model};
+use super::{read_window, refused};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
 use crate::table;
@@ -32,18 +33,8 @@ pub(crate) struct Arguments {
     /// Model: the name of a preset, a TOML file, or a config.json.
     #[arg(long, value_name = "NAME|FILE")]
     model: String,
-    /// Cluster: the name of a preset, or a TOML file.
-    #[arg(long, value_name = "NAME|FILE")]
-    cluster: String,
-    /// Recompute activations in full: forward runs twice.
-    #[arg(long)]
-    recompute: bool,
-    /// Bytes of one number dispatched forward: 1 for FP8, 2 for BF16.
-    #[arg(long, default_value_t = SimulateOptions::default().dispatch_bytes)]
-    dispatch_bytes: f64,
-    /// Share of the exchange of gradients that computation does not hide, 0 to 1.
-    #[arg(long, default_value_t = SimulateOptions::default().exposed_gradients)]
-    exposed_gradients: f64,
+    #[command(flatten)]
+    cluster: ClusterArguments,
     /// Charge moving the experts from the plan's resident placement; from expert e in slot e where it names none.
     #[arg(long)]
     charge_moves: bool,
@@ -57,14 +48,8 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (model, cluster) = (read_model(&arguments.model)?, read_cluster(&arguments.cluster)?);
-    let options = SimulateOptions {
-        recompute: arguments.recompute,
-        dispatch_bytes: arguments.dispatch_bytes,
-        exposed_gradients: arguments.exposed_gradients,
-        planning_seconds: arguments.planning_seconds,
-        ..SimulateOptions::default()
-    };
+    let (model, cluster) = (read_model(&arguments.model)?, arguments.cluster.read()?);
+    let options = arguments.cluster.options(arguments.planning_seconds);
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let resident = match &plan.placement {
@@ -85,24 +70,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(SimulatedError::Verify(error)) => refused(&arguments.plan, &error, arguments.json),
         Err(error) => Err(Failure::input(arguments.window.display(), error)),
     }
-}
-
-/// A preset, or a file: config.json by its ending, else TOML.
-fn read_model(name: &str) -> Result<Model, Failure> {
-    if presets::model_names().any(|known| known == name) || !Path::new(name).exists() {
-        return presets::model(name).map_err(|error| Failure::input("--model", error));
-    }
-    let (text, shown) = formats::read_text(Path::new(name))?;
-    let read = if ends_with(Path::new(name), "json") { model_from_config } else { presets::parse_model };
-    read(&text, &shown).map_err(|error| Failure::Input(error.to_string()))
-}
-
-fn read_cluster(name: &str) -> Result<Cluster, Failure> {
-    if presets::cluster_names().any(|known| known == name) || !Path::new(name).exists() {
-        return presets::cluster(name).map_err(|error| Failure::input("--cluster", error));
-    }
-    let (text, shown) = formats::read_text(Path::new(name))?;
-    presets::parse_cluster(&text, &shown).map_err(|error| Failure::Input(error.to_string()))
 }
 
 fn in_words(simulated: &Simulated) -> String {

@@ -1,35 +1,23 @@
-//! `routepack bench`: folders of instances, one line of a table each.
+//! `routepack bench bins`: folders of instances, one line of a table each.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use routepack::binpack::PackOptions;
-use routepack_bench::{BenchError, BinsBench, Optima, Record, Status, Summary, Table, bench_bins};
+use routepack_bench::{BinsBench, Optima, Record, Status, Summary, Table, bench_bins};
 
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::output::{print, say};
 
-/// Arguments of `routepack bench`.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(clap::Subcommand)]
-enum What {
-    /// Bin-packing instances: fewest bins, with certificates. Goes on where a killed run stopped.
-    Bins(Bins),
-}
-
+/// Arguments of `routepack bench bins`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   routepack bench bins hard28 --time-limit 120 -o hard28.csv --optima optima.tsv
   routepack bench bins */ --first 5 --time-limit 20 -o gate.csv --optima optima.tsv
   routepack bench bins AI ANI --time-limit 600 --jobs 2 -o ai.csv --certificates certificates")]
-struct Bins {
+pub(super) struct Arguments {
     /// Instances (number, capacity, then sizes or `size demand` lines), or folders of them (.txt, .bpp, .csp).
     #[arg(required = true)]
     instances: Vec<PathBuf>,
@@ -65,8 +53,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let What::Bins(arguments) = &arguments.what;
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(folder) = &arguments.certificates {
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
@@ -116,13 +103,4 @@ fn counts(summary: &Summary) -> String {
         "{instances} instances: {proved} proved (mean {mean_seconds:.2} s, longest {max_seconds:.2} s), {open} open, \
          {wrong} wrong, {left} left"
     )
-}
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
-        match error {
-            BenchError::File { .. } => Self::File(error.to_string()),
-            _ => Self::Input(error.to_string()),
-        }
-    }
 }

@@ -1,0 +1,34 @@
+//! Mean and standard deviation of measured values.
+
+/// Values in short.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// How many.
+    pub count: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Standard deviation, with n − 1 below; 0 for a single value.
+    pub sd: f64,
+}
+
+impl Sample {
+    /// Mean and standard deviation of at least one value.
+    pub fn of(values: &[f64]) -> Self {
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let sd = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 };
+        Self { count, mean, sd }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        assert_eq!(Sample::of(&[1.0, 2.0, 3.0]), Sample { count: 3, mean: 2.0, sd: 1.0 });
+        assert_eq!(Sample::of(&[5.0]), Sample { count: 1, mean: 5.0, sd: 0.0 });
+    }
+}

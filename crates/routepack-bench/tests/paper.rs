@@ -1,0 +1,80 @@
+//! The paper's table: gains are those of the lines, and lines of another machine do not count.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::AtomicBool;
+
+use routepack::simulation::{SimulateOptions, presets};
+use routepack_bench::{PAPER_ARMS, PAPER_CASES, PaperBench, PaperRecord, Table, bench_paper};
+
+fn bench(windows: u64) -> PaperBench {
+    PaperBench {
+        windows,
+        cases: vec![&PAPER_CASES[0]],
+        cluster: presets::cluster("h20").unwrap(),
+        options: SimulateOptions::default(),
+    }
+}
+
+fn line(seed: u64, arm: &str, machine: &str, seconds: f64) -> PaperRecord {
+    PaperRecord {
+        preset: "tiny".to_owned(),
+        seed,
+        arm: arm.to_owned(),
+        machine: machine.to_owned(),
+        rows: 7,
+        attention_cost: 1.0,
+        peak_sum: 1,
+        worst_peak: 1,
+        joint_score: seconds,
+        tokens: 1000,
+        seconds,
+        attention: seconds / 4.0,
+        dense: 0.0,
+        expert: 3.0 * seconds / 4.0,
+        all_to_all: 0.0,
+        bubble: 0.0,
+        gradients: 0.0,
+        optimizer: 0.0,
+        planning: 0.0,
+        version: "0".to_owned(),
+    }
+}
+
+#[test]
+fn gains_are_those_of_whole_windows_on_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("paper.csv");
+    let mut table = Table::open(&path).unwrap();
+    let machine = "H20, 8 a node";
+    for (seed, seconds) in [(1, [10.0, 8.0, 5.0, 4.0]), (2, [10.0, 5.0, 5.0, 2.0])] {
+        for (arm, seconds) in PAPER_ARMS.into_iter().zip(seconds) {
+            table.add(line(seed, arm, machine, seconds)).unwrap();
+            table.add(line(seed, arm, "another", 1.0)).unwrap();
+        }
+    }
+    table.add(line(3, "baseline", machine, 1e3)).unwrap();
+    let read: Table<PaperRecord> = Table::open(&path).unwrap();
+    assert_eq!(read.records(), table.records(), "a line is read as it was written");
+    let arms = bench(3).arms(&PAPER_CASES[0], read.records());
+    let gains: Vec<(usize, f64)> = arms.iter().map(|arm| (arm.gain.count, arm.gain.mean)).collect();
+    // 10/8 and 10/5 of the speed; 10/5 twice; 10/4 and 10/2.
+    assert_eq!(gains, [(2, 0.0), (2, 62.5), (2, 100.0), (2, 275.0)]);
+    assert_eq!(arms[2].gain.sd, 0.0);
+    assert_eq!(arms.iter().map(|arm| arm.stated).collect::<Vec<_>>(), [None, Some(3.8), Some(8.85), None]);
+    // Half of ten seconds saved: a quarter of that on attention.
+    assert_eq!(arms[2].saved[..3], [("attention", 12.5), ("dense", 0.0), ("experts", 37.5)]);
+}
+
+#[test]
+fn what_is_there_is_not_run_again_and_stopping_adds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("paper.csv");
+    let mut table = Table::open(&path).unwrap();
+    for arm in PAPER_ARMS {
+        table.add(line(1, arm, "H20, 8 a node", 1.0)).unwrap();
+    }
+    let mut never = |line: &PaperRecord| panic!("{line:?}");
+    bench_paper(&bench(1), &mut table, &AtomicBool::new(false), &mut never).unwrap();
+    bench_paper(&bench(2), &mut table, &AtomicBool::new(true), &mut never).unwrap();
+    assert_eq!(table.records().len(), 4);
+}

@@ -1,0 +1,106 @@
+//! `routepack bench paper`: the paper's table on generated windows, simulated.
+
+use std::path::PathBuf;
+
+use routepack_bench::{PAPER_CASES, PaperArm, PaperBench, PaperCase, PaperRecord, Table, bench_paper};
+
+use super::super::in_pool;
+use super::super::machine::ClusterArguments;
+use crate::exit::Failure;
+use crate::interrupt;
+use crate::output::{print, say};
+use crate::table::render;
+
+/// Arguments of `routepack bench paper`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  routepack bench paper --cluster h20 -o paper.csv
+  routepack bench paper --cluster h200 --windows 5 --only tiny -o few.csv
+
+Arms: baseline (identity placement, first-fit decreasing), reorder (placement by longest processing time first, the
+baseline's layout), published (that placement, then the layout search), routepack (placement and layout in turns).
+Ctrl-C stops after the line at work; the same command goes on from there.
+
+Exit codes: 0 done; 2 wrong usage; 3 bad input; 4 a file.")]
+pub(super) struct Arguments {
+    /// Windows of each case; seeds 1 to this.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    windows: u64,
+    /// One case alone: tiny or flash; both by default.
+    #[arg(long, value_name = "CASE", value_parser = ["tiny", "flash"])]
+    only: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    /// Table to write and to go on from.
+    #[arg(short, long, default_value = "paper.csv")]
+    output: PathBuf,
+    /// Threads; all processors by default. Only the seconds of planning depend on it.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// No line a window on standard error.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let asked = |case: &&PaperCase| arguments.only.as_deref().is_none_or(|name| name == case.preset.name());
+    let bench = PaperBench {
+        windows: arguments.windows,
+        cases: PAPER_CASES.iter().filter(asked).collect(),
+        cluster: arguments.cluster.read()?,
+        options: arguments.cluster.options(0.0),
+    };
+    bench.options.check().map_err(|error| Failure::Input(error.to_string()))?;
+    let mut table = Table::open(&arguments.output)?;
+    let mut observe = |line: &PaperRecord| {
+        if !arguments.quiet {
+            let PaperRecord { preset, seed, arm, seconds, .. } = line;
+            say(&format!("{preset} {seed} {arm}: {seconds:.4} s, {:.0} tokens/s", line.tokens_per_second()));
+        }
+    };
+    let stop = interrupt::flag();
+    in_pool(arguments.threads, || bench_paper(&bench, &mut table, stop, &mut observe))??;
+    let texts = bench.cases.iter().map(|case| in_words(case, &bench, table.records()));
+    print(&texts.collect::<Vec<_>>().join("\n\n"))
+}
+
+fn in_words(case: &PaperCase, bench: &PaperBench, lines: &[PaperRecord]) -> String {
+    let arms = bench.arms(case, lines);
+    let Some(first) = arms.first() else { return format!("{}: no window yet", case.preset) };
+    let windows = first.gain.count;
+    let gains = arms.iter().map(|arm| {
+        vec![
+            arm.name.to_owned(),
+            format!("{:.0} ± {:.0}", arm.tokens_per_second.mean, arm.tokens_per_second.sd),
+            format!("{:+.2} ± {:.2}", arm.gain.mean, arm.gain.sd),
+            arm.stated.map_or_else(String::new, |stated| format!("{stated:+.2}")),
+            format!("{:+.2} ± {:.2}", arm.joint_score.mean, arm.joint_score.sd),
+        ]
+    });
+    let names: Vec<&str> = std::iter::once("").chain(arms.iter().map(|arm| arm.name)).collect();
+    let per_term = |of: fn(&PaperArm) -> &[(&'static str, f64)], signed: bool| -> Vec<Vec<String>> {
+        let terms = of(first).iter().enumerate().filter(|(_, (name, _))| {
+            arms.iter().any(|arm| arm.shares.iter().any(|(term, share)| term == name && *share > 0.0))
+        });
+        let row = |(index, (name, _)): (usize, &(&'static str, f64))| {
+            let figures = arms.iter().map(|arm| {
+                if signed { format!("{:+.2}", of(arm)[index].1) } else { format!("{:.2}", of(arm)[index].1) }
+            });
+            std::iter::once((*name).to_owned()).chain(figures).collect()
+        };
+        terms.map(row).collect()
+    };
+    [
+        format!("{}: {windows} windows, {} on {}", case.preset, case.model, bench.cluster.name),
+        render(&["", "tokens/s", "gain %", "paper %", "joint score %"], &gains.collect::<Vec<_>>()),
+        String::new(),
+        "share of the step, %:".to_owned(),
+        render(&names, &per_term(|arm| &arm.shares, false)),
+        String::new(),
+        "seconds saved, % of the baseline's step:".to_owned(),
+        render(&names, &per_term(|arm| &arm.saved, true)),
+    ]
+    .join("\n")
+}
