@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use routepack_problem::Placement;
 
-use crate::state::{Held, Seat};
-use crate::{Holdings, Materialised, Owner, Pass, Transfer};
+use crate::{Held, Holdings, Materialised, Owner, Pass, Seat, Transfer};
 
 /// The bytes that every owner holds of every kind of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +112,7 @@ impl ExpertPlace {
                 visit(owner(edp), start as usize, len as usize);
             }
             Held::Flat => {
-                for run in holdings.runs(self.layer, self.slot, self.tensor, 0..elements) {
+                for run in holdings.runs(self.kind, self.layer, self.slot, self.tensor, 0..elements) {
                     visit(owner(run.edp), (run.at * size) as usize, (run.len * size) as usize);
                 }
             }

@@ -95,8 +95,9 @@ fn whole_stripes(holdings: &Holdings, resident: &Placement, target: &Placement) 
         }
         let busiest = arriving.into_iter().max().unwrap_or(0);
         for kind in (0..holdings.state.kinds.len()).filter(|_| busiest > 0) {
-            for (tensor, described) in holdings.state.tensors.iter().enumerate() {
-                stripes.push((Stripe { layer, kind, tensor, elements: 0..described.elements }, busiest));
+            for &tensor in holdings.tensors_of(kind) {
+                let elements = 0..holdings.state.tensors[tensor].elements;
+                stripes.push((Stripe { layer, kind, tensor, elements }, busiest));
             }
         }
     }

@@ -14,8 +14,7 @@ use std::ops::Range;
 use routepack_problem::Placement;
 use serde::{Deserialize, Serialize};
 
-use crate::state::{Held, Holdings, Seat};
-use crate::{MaterialiseError, Owner};
+use crate::{Held, Holdings, MaterialiseError, Owner, Seat};
 
 /// Bytes of one expert's tensor go from one seat to another; the offsets stay.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -107,7 +106,8 @@ pub(crate) fn transfers_of(
                 }
             }
             Held::Flat => {
-                let runs = |slot| holdings.runs(layer, slot, stripe.tensor, stripe.elements.clone());
+                let runs =
+                    |slot| holdings.runs(stripe.kind, layer, slot, stripe.tensor, stripe.elements.clone());
                 let (old, new) = (runs(from), runs(to));
                 let (mut i, mut j, mut start) = (0, 0, stripe.elements.start);
                 while start < stripe.elements.end {

@@ -31,7 +31,7 @@ prop_compose! {
         places in 1u32..=4,
         tensors in prop::collection::vec(1u64..40, 1..3),
         (tensor_alignment, bucket_alignment, bucket) in (1u64..5, 1u64..4, prop::option::of(1u64..200)),
-        (order, bucket_everywhere, mtp_layers) in (
+        (flat_adapter, order, bucket_everywhere, mtp_layers) in (any::<bool>(),
             prop::sample::select(vec![FlatOrder::Grouped, FlatOrder::Sequential, FlatOrder::Stacked]),
             any::<bool>(), 0u32..2),
         (block_bytes, staging) in (1u64..400, prop::option::of(64u64..600)),
@@ -43,11 +43,15 @@ prop_compose! {
         let parallelism = Parallelism {
             pp, vpp, etp: Some(etp), layer_stage: Some(layer_stage), ..Parallelism::new(ep * etp * edp, ep)
         };
-        let kind = |name: &str, element_bytes, held| StateKind { name: name.into(), element_bytes, held };
+        let kind = |name: &str, element_bytes, held| {
+            StateKind { name: name.into(), element_bytes, held, tensors: None }
+        };
+        let last = format!("w{}", tensors.len() - 1);
+        let adapter = StateKind { tensors: Some(vec![last]), ..kind("adapter", 2, if flat_adapter { Held::Flat } else { Held::BySlot }) };
         let state = ExpertState {
             num_experts: ep * places,
-            tensors: tensors.iter().map(|&elements| ExpertTensor { name: "w".into(), elements }).collect(),
-            kinds: vec![kind("weight", 2, Held::BySlot), kind("master", 4, Held::Flat)],
+            tensors: (0..).zip(tensors).map(|(index, elements)| ExpertTensor { name: format!("w{index}"), elements }).collect(),
+            kinds: vec![kind("weight", 2, Held::BySlot), kind("master", 4, Held::Flat), adapter],
             flat: FlatOptions {
                 order, tensor_alignment, bucket_alignment, bucket_elements: bucket, bucket_everywhere, mtp_layers
             },
@@ -90,7 +94,8 @@ fn laid_out(holdings: &Holdings, placement: &Placement) -> Memories {
     for layer in 0..placement.num_layers() {
         for expert in 0..placement.num_experts() {
             for (kind, described) in state.kinds.iter().enumerate() {
-                for (tensor, sized) in state.tensors.iter().enumerate() {
+                for &tensor in holdings.tensors_of(kind) {
+                    let sized = &state.tensors[tensor];
                     let etps =
                         holdings.grid().owners(layer).map(|owner| owner.etp).collect::<BTreeSet<u32>>();
                     for etp in etps {
@@ -283,6 +288,14 @@ fn refusals_name_the_value() {
         refused(&placement(2, 8), &swapped, &MoveOptions { links, ..MoveOptions::default() }),
         "options.links.between_nodes = 0: expected bytes a second above 0"
     );
+    let of = |state| Holdings::new(&Parallelism::new(4, 2), 1, state).expect_err("refused").to_string();
+    let mut kinds = state.kinds.clone();
+    kinds[1].tensors = Some(vec!["lora".into()]);
+    assert_eq!(of(ExpertState { kinds, ..state.clone() }), "kinds[1].tensors = lora: no such tensor");
+    let mut tensors = state.tensors.clone();
+    tensors[1] = tensors[0].clone();
+    let twice = of(ExpertState { tensors, ..state.clone() });
+    assert_eq!(twice, "tensors[1].name = linear_fc1.weight: is there already");
     let error = Holdings::new(&Parallelism::new(4, 2), 1, ExpertState { num_experts: 7, ..state });
     assert!(error.expect_err("refused").to_string().contains("experts not divisible by ranks"));
 }

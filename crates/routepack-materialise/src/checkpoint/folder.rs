@@ -9,8 +9,9 @@ use super::map::{CHECKSUMS_FILE, MAP_FILE};
 use super::names::{Claimed, Names};
 use super::shard::Shard;
 
-/// Files that would have to be unpickled, and may hold experts.
-const UNREADABLE: [&str; 6] = ["bin", "pt", "pth", "ckpt", "distcp", "pkl"];
+/// Files in other forms (pickles among them) that may hold experts.
+const UNREADABLE: [&str; 11] =
+    ["bin", "pt", "pth", "ckpt", "distcp", "pkl", "gguf", "h5", "msgpack", "npz", "onnx"];
 
 /// A checkpoint.
 #[derive(Debug)]
@@ -50,12 +51,12 @@ impl Folder {
                     folder.claims.push(claims);
                 }
                 Some(ending) if UNREADABLE.contains(&ending) => {
-                    let why = "may hold experts in a form that is not read (reading it could run code); \
+                    let why = "may hold experts in a form that is not read; \
                                convert the checkpoint to safetensors";
                     return Err(CheckpointError::input(whole.display(), why));
                 }
                 _ if file == MAP_FILE || file == CHECKSUMS_FILE => {}
-                _ if file.ends_with(".safetensors.index.json") => folder.indexes.push(file),
+                Some("json") if file.contains(".safetensors.index") => folder.indexes.push(file),
                 _ => folder.others.push(file),
             }
         }
@@ -93,6 +94,12 @@ impl Folder {
                         let shape = &tensor.shape;
                         return wrong(format!(
                             "shape {shape:?}, expected {num_experts} experts along the first axis"
+                        ));
+                    }
+                    None if tensor.num_bytes % num_experts as u64 != 0 => {
+                        return wrong(format!(
+                            "{} bytes, not divisible among {num_experts} experts",
+                            tensor.num_bytes
                         ));
                     }
                     None => {}

@@ -77,8 +77,8 @@ impl CheckpointMap {
 }
 
 fn placement(name: &str, log2phys: &[Vec<u32>]) -> Result<Placement, CheckpointError> {
-    if log2phys.is_empty() {
-        return Err(CheckpointError::input(name, "log2phys has no layers"));
+    if log2phys.first().is_none_or(Vec::is_empty) {
+        return Err(CheckpointError::input(name, "log2phys has no layers, or no experts in them"));
     }
     Placement::new(1, log2phys.to_vec()).map_err(|error| CheckpointError::input(name, error.to_string()))
 }

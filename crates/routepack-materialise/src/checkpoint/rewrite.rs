@@ -5,21 +5,18 @@
 //! files written, before the folder gets its name. The source is only read. A process that is killed leaves the source
 //! and a folder named `NAME.unfinished`, which the next run refuses to overlook.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-use sha2::{Digest as _, Sha256};
-
 use super::CheckpointError;
+use super::copy::{read_back, write_shard};
 use super::folder::Folder;
+use super::index::{check_configs, index};
 use super::map::{CHECKSUMS_FILE, CheckpointMap, MAP_FILE, MAP_KEY};
-use super::names::{Claimed, Names};
-use super::shard::{Shard, Tensor};
+use super::names::Names;
+use super::relabel::Relabel;
 use super::sums::Checksums;
-use crate::materialise::hex;
+use super::target::{begin, copy_file, finish, json, write_file};
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +68,8 @@ pub fn rewrite(job: &Rewrite) -> Result<Rewritten, CheckpointError> {
     let folder = Folder::open(&job.source, &job.names)?;
     let map = known_map(job, &folder)?;
     let relabel = Relabel::new(job, &folder, &map)?;
+    check_marks(&folder, &relabel)?;
+    check_configs(job, &folder, &relabel)?;
     let unfinished = begin(job)?;
     let filled = fill(job, &folder, &map, &relabel, &unfinished);
     if filled.is_err() {
@@ -80,7 +79,7 @@ pub fn rewrite(job: &Rewrite) -> Result<Rewritten, CheckpointError> {
     let tensors = folder.shards.iter().flat_map(|shard| &shard.tensors);
     Ok(Rewritten {
         num_shards: folder.shards.len(),
-        layers: relabel.to.keys().copied().collect(),
+        layers: relabel.layers().copied().collect(),
         num_checked: filled?,
         num_bytes: tensors.map(|tensor| tensor.num_bytes).sum(),
         map_sha256: map.sha256,
@@ -101,12 +100,10 @@ fn fill(
     }
     check_source(job, &before)?;
     for file in &folder.others {
-        let (from, to) = (job.source.join(file), unfinished.join(file));
-        fs::copy(&from, &to).map_err(|error| CheckpointError::access(&from, "copy", &error))?;
-        sync(&to)?;
+        copy_file(&job.source.join(file), &unfinished.join(file))?;
     }
     for file in &folder.indexes {
-        write_file(&unfinished.join(file), &index(&job.source.join(file), job, relabel)?)?;
+        write_file(&unfinished.join(file), &index(&job.source.join(file), job, folder, relabel)?)?;
     }
     if job.direction == Direction::Apply {
         write_file(&unfinished.join(MAP_FILE), &json(map))?;
@@ -161,209 +158,20 @@ fn known_map(job: &Rewrite, folder: &Folder) -> Result<CheckpointMap, Checkpoint
     Ok(map)
 }
 
-/// New numbers of experts.
-struct Relabel {
-    direction: Direction,
-    map_sha256: String,
-    /// Layer of the model → number of an expert in the source → its number in the target.
-    to: BTreeMap<usize, Vec<usize>>,
-}
-
-impl Relabel {
-    fn new(job: &Rewrite, folder: &Folder, map: &CheckpointMap) -> Result<Self, CheckpointError> {
-        let found = folder.layers();
-        let layers: Vec<usize> = map.model_layers.clone().unwrap_or_else(|| found.iter().copied().collect());
-        let wrong = |why: String| Err(CheckpointError::input(job.source.display(), why));
-        if layers.len() != map.log2phys.len() {
-            let (recorded, range) = (map.log2phys.len(), (found.first(), found.last()));
-            let range = if let (Some(first), Some(last)) = range {
-                format!(" ({first} to {last})")
-            } else {
-                String::new()
-            };
-            return wrong(format!(
-                "experts in {} layers{range}, the map has {recorded}: name the model's layers with --layers",
-                found.len()
-            ));
+/// Shards in slots and shards in logical order are not mixed: if one says whose slots its experts are in, all do.
+fn check_marks(folder: &Folder, relabel: &Relabel) -> Result<(), CheckpointError> {
+    let mut marked = None;
+    for (shard, claims) in folder.shards.iter().zip(&folder.claims) {
+        if !claims.iter().flatten().any(|claimed| relabel.has(claimed.layer)) {
+            continue;
         }
-        if let Some(missing) = layers.iter().find(|layer| !found.contains(layer)) {
-            return wrong(format!("no experts in layer {missing}, the map has it"));
-        }
-        folder.check_whole(&layers, map.log2phys[0].len())?;
-        let to = layers.into_iter().zip(&map.log2phys).map(|(layer, slots)| {
-            let mut to = vec![0; slots.len()];
-            for (expert, &slot) in slots.iter().enumerate() {
-                match job.direction {
-                    Direction::Apply => to[expert] = slot as usize,
-                    Direction::Canonicalise => to[slot as usize] = expert,
-                }
-            }
-            (layer, to)
-        });
-        Ok(Self { direction: job.direction, map_sha256: map.sha256.clone(), to: to.collect() })
-    }
-
-    /// The name of a tensor in the target.
-    fn name(&self, name: &str, claimed: Option<&Claimed>) -> String {
-        let Some(Claimed { layer, expert: Some((expert, at)), .. }) = claimed else { return name.to_owned() };
-        match self.to.get(layer) {
-            Some(to) => format!("{}{}{}", &name[..at.start], to[*expert], &name[at.end..]),
-            None => name.to_owned(),
+        let has = shard.metadata.contains_key(MAP_KEY);
+        if *marked.get_or_insert(has) != has {
+            let why = "experts in slots in some shards, in logical order in others: these are parts of two checkpoints";
+            return Err(CheckpointError::input(shard.path.display(), why));
         }
     }
-
-    /// The logical number of an expert that has this number in the source, or in the target.
-    fn logical(&self, layer: usize, number: usize, in_target: bool) -> usize {
-        let Some(to) = self.to.get(&layer) else { return number };
-        match (self.direction, in_target) {
-            (Direction::Apply, false) | (Direction::Canonicalise, true) => number,
-            (Direction::Canonicalise, false) => to[number],
-            (Direction::Apply, true) => to.iter().position(|&slot| slot == number).expect("a bijection"),
-        }
-    }
-}
-
-/// An empty folder beside the target.
-fn begin(job: &Rewrite) -> Result<PathBuf, CheckpointError> {
-    let refuse = |place: &Path, why: &str| Err(CheckpointError::input(place.display(), why));
-    if fs::symlink_metadata(&job.target).is_ok() {
-        return refuse(&job.target, "is there already; nothing is overwritten");
-    }
-    let Some(name) = job.target.file_name() else {
-        return refuse(&job.target, "expected the name of a new folder");
-    };
-    let parent =
-        job.target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let real =
-        |path: &Path| path.canonicalize().map_err(|error| CheckpointError::access(path, "open", &error));
-    if real(parent)?.starts_with(real(&job.source)?) {
-        return refuse(&job.target, "lies inside the source, which is never changed");
-    }
-    let mut unfinished = name.to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = parent.join(unfinished);
-    if job.again && unfinished.is_dir() {
-        fs::remove_dir_all(&unfinished)
-            .map_err(|error| CheckpointError::access(&unfinished, "delete", &error))?;
-    }
-    match fs::create_dir(&unfinished) {
-        Ok(()) => Ok(unfinished),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => refuse(
-            &unfinished,
-            "a run did not finish, or is going on; the source is whole. Rerun with --again to delete this and begin again",
-        ),
-        Err(error) => Err(CheckpointError::access(&unfinished, "make", &error)),
-    }
-}
-
-/// Copies a shard under new names; checksums of what was read.
-fn write_shard(
-    shard: &Shard,
-    claims: &[Option<Claimed>],
-    relabel: &Relabel,
-    path: &Path,
-    sums: &mut Checksums,
-) -> Result<(), CheckpointError> {
-    let failed = |error: std::io::Error| CheckpointError::access(path, "write", &error);
-    let names: Vec<String> = shard
-        .tensors
-        .iter()
-        .zip(claims)
-        .map(|(tensor, claimed)| relabel.name(&tensor.name, claimed.as_ref()))
-        .collect();
-    let mut metadata = shard.metadata.clone();
-    metadata.remove(MAP_KEY);
-    if relabel.direction == Direction::Apply {
-        metadata.insert(MAP_KEY.into(), relabel.map_sha256.clone());
-    }
-    let mut output = BufWriter::with_capacity(1 << 20, File::create_new(path).map_err(failed)?);
-    let header = shard.header(&names, &metadata);
-    output.write_all(&header).map_err(failed)?;
-    let mut position = header.len() as u64;
-    let mut source = shard.data()?;
-    for (tensor, claimed) in shard.tensors.iter().zip(claims) {
-        for (number, block) in blocks(tensor, claimed.as_ref()) {
-            if let Some(number) = number.filter(|_| stacked_in(relabel, claimed.as_ref())) {
-                let to = relabel.to[&claimed.as_ref().expect("stacked").layer][number] as u64;
-                output.seek(SeekFrom::Start(position + to * block)).map_err(failed)?;
-            }
-            let sum = stream(&mut source, block, &shard.path, &mut |bytes| {
-                output.write_all(bytes).map_err(failed)
-            })?;
-            note(sums, tensor, claimed.as_ref(), number, relabel, false, sum);
-        }
-        position += tensor.num_bytes;
-        output.seek(SeekFrom::Start(position)).map_err(failed)?;
-    }
-    output.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)
-}
-
-/// Whether a tensor's stacked experts are to change places.
-fn stacked_in(relabel: &Relabel, claimed: Option<&Claimed>) -> bool {
-    claimed.is_some_and(|claimed| claimed.expert.is_none() && relabel.to.contains_key(&claimed.layer))
-}
-
-/// The runs of a tensor that have checksums of their own, as expert and bytes.
-fn blocks(tensor: &Tensor, claimed: Option<&Claimed>) -> Vec<(Option<usize>, u64)> {
-    match claimed {
-        Some(Claimed { expert: None, .. }) if tensor.shape.first().is_some_and(|&experts| experts > 0) => {
-            let experts = tensor.shape[0];
-            (0..experts).map(|number| (Some(number), tensor.num_bytes / experts as u64)).collect()
-        }
-        _ => vec![(claimed.and_then(|claimed| Some(claimed.expert.as_ref()?.0)), tensor.num_bytes)],
-    }
-}
-
-fn note(
-    sums: &mut Checksums,
-    tensor: &Tensor,
-    claimed: Option<&Claimed>,
-    number: Option<usize>,
-    relabel: &Relabel,
-    in_target: bool,
-    sum: String,
-) {
-    match (claimed, number) {
-        (Some(claimed), Some(number)) => {
-            sums.add(&claimed.family, relabel.logical(claimed.layer, number, in_target), sum);
-        }
-        _ => sums.add(&tensor.name, 0, sum),
-    }
-}
-
-/// Reads so many bytes and hands them on; their SHA-256.
-fn stream(
-    source: &mut impl Read,
-    mut rest: u64,
-    path: &Path,
-    each: &mut dyn FnMut(&[u8]) -> Result<(), CheckpointError>,
-) -> Result<String, CheckpointError> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; rest.min(1 << 20) as usize];
-    while rest > 0 {
-        let part = &mut buffer[..rest.min(1 << 20) as usize];
-        source.read_exact(part).map_err(|error| CheckpointError::access(path, "read", &error))?;
-        hash.update(&*part);
-        each(part)?;
-        rest -= part.len() as u64;
-    }
-    Ok(hex(&hash.finalize()))
-}
-
-/// Checksums of what was written.
-fn read_back(folder: &Path, job: &Rewrite, relabel: &Relabel) -> Result<Checksums, CheckpointError> {
-    let written = Folder::open(folder, &job.names)?;
-    let mut sums = Checksums::default();
-    for (shard, claims) in written.shards.iter().zip(&written.claims) {
-        let mut source = shard.data()?;
-        for (tensor, claimed) in shard.tensors.iter().zip(claims) {
-            for (number, block) in blocks(tensor, claimed.as_ref()) {
-                let sum = stream(&mut source, block, &shard.path, &mut |_| Ok(()))?;
-                note(&mut sums, tensor, claimed.as_ref(), number, relabel, true, sum);
-            }
-        }
-    }
-    Ok(sums)
+    Ok(())
 }
 
 /// What the source says of itself must be true.
@@ -377,54 +185,4 @@ fn check_source(job: &Rewrite, found: &Checksums) -> Result<(), CheckpointError>
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(CheckpointError::access(&place, "read", &error)),
     }
-}
-
-/// The index of shards under new names.
-fn index(path: &Path, job: &Rewrite, relabel: &Relabel) -> Result<Vec<u8>, CheckpointError> {
-    let text = fs::read(path).map_err(|error| CheckpointError::access(path, "read", &error))?;
-    let wrong = |why: String| CheckpointError::input(path.display(), why);
-    let mut index: Value =
-        serde_json::from_slice(&text).map_err(|error| wrong(format!("no JSON: {error}")))?;
-    let named = index.get_mut("weight_map").and_then(Value::as_object_mut);
-    let named = named.ok_or_else(|| wrong("no weight_map in it".into()))?;
-    let mut renamed = serde_json::Map::new();
-    for (name, shard) in std::mem::take(named) {
-        let claimed = job.names.claim(&path.display().to_string(), &name)?;
-        let in_range =
-            claimed.as_ref().is_none_or(|claimed| match (&claimed.expert, relabel.to.get(&claimed.layer)) {
-                (Some((expert, _)), Some(to)) => *expert < to.len(),
-                _ => true,
-            });
-        if !in_range {
-            return Err(wrong(format!("{name}: an expert that the map has not")));
-        }
-        renamed.insert(relabel.name(&name, claimed.as_ref()), shard);
-    }
-    *named = renamed;
-    Ok(json(&index))
-}
-
-/// Names the folder, once everything in it is durable.
-fn finish(unfinished: &Path, target: &Path) -> Result<(), CheckpointError> {
-    sync(unfinished)?;
-    fs::rename(unfinished, target).map_err(|error| CheckpointError::access(target, "name", &error))?;
-    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    sync(parent)
-}
-
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
-    fs::write(path, bytes).map_err(|error| CheckpointError::access(path, "write", &error))?;
-    sync(path)
-}
-
-fn sync(path: &Path) -> Result<(), CheckpointError> {
-    File::open(path)
-        .and_then(|file| file.sync_all())
-        .map_err(|error| CheckpointError::access(path, "sync", &error))
-}
-
-fn json(value: &impl serde::Serialize) -> Vec<u8> {
-    let mut text = serde_json::to_vec(value).expect("text keys");
-    text.push(b'\n');
-    text
 }

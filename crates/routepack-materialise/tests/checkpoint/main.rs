@@ -1,6 +1,7 @@
 //! Checkpoints at rest: there and back, refusals, kills.
 
 mod folders;
+mod hostile;
 mod kills;
 
 use std::fs;
