@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 use routepack_binpack::{PackOptions, PackProgress, Types, pack};
 use routepack_certificate::Statement;
 
-type Failure = Box<dyn std::error::Error>;
+#[path = "instance/mod.rs"]
+mod instance;
+
+use instance::{Failure, read};
 
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
@@ -77,7 +80,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Packs one file; the seconds if the fewest rows were proved.
 fn run(file: &Path, limit: Duration) -> Result<Option<f64>, Failure> {
-    let statement = read(file)?;
+    let slots = std::env::var("SLOTS").map_or(Ok(1), |slots| slots.parse())?;
+    let statement = Statement { slots, ..read(file)? };
     let types = Types::new(&statement)?.len();
     let start = Clock::start();
     let stop = || start.elapsed() > limit;
@@ -114,18 +118,4 @@ fn run(file: &Path, limit: Duration) -> Result<Option<f64>, Failure> {
         );
     }
     Ok(proved.then_some(seconds))
-}
-
-fn read(file: &Path) -> Result<Statement, Failure> {
-    let text = std::fs::read_to_string(file)?;
-    let numbers: Result<Vec<u64>, _> = text.split_whitespace().map(str::parse).collect();
-    let numbers = numbers?;
-    let [count, capacity, rest @ ..] = &numbers[..] else { return Err("no capacity".into()) };
-    let sizes = if rest.len() as u64 == *count {
-        rest.to_vec()
-    } else {
-        rest.chunks(2).flat_map(|pair| std::iter::repeat_n(pair[0], pair[1] as usize)).collect()
-    };
-    let slots = std::env::var("SLOTS").map_or(Ok(1), |slots| slots.parse())?;
-    Ok(Statement { slots, ..Statement::bins(sizes, *capacity) })
 }

@@ -14,6 +14,7 @@
 
 use routepack_anneal::Stream;
 use routepack_certificate::{CheckError, Leaf, Limits, Statement, TreeNode, check_leaf};
+use routepack_lp::MasterSolved;
 
 use crate::branching::{branching_pairs, strong_pair};
 use crate::case::Case;
@@ -32,6 +33,14 @@ use crate::work::Work;
 const FIRST_ATTEMPT: u64 = 30;
 /// Fewer subset-row cuts than this make room for others.
 const FEW_CUTS: usize = 5;
+/// A linear program that needs so little more than K bins needs K, or will do with more patterns.
+const ENOUGH: f64 = 1e-5;
+/// The same where no pattern improves it.
+const NEAR: f64 = 1e-3;
+/// A pattern worth more than 1 + 2^-MUCH improves much.
+const MUCH: u32 = 15;
+/// Items worth less than 1 + 2^-NOISE a bin are worth 1: margins of proofs go down to 2^-33.
+const NOISE: u32 = 36;
 /// Rounds of cuts in one case.
 const CUT_ROUNDS: u32 = 10;
 
@@ -209,14 +218,18 @@ impl Search<'_> {
 
     /// The linear program of a case, with dives and cuts.
     fn bound(&mut self, case: &Case) -> Result<Converged, PackError> {
-        let mut converged = self.converge(case)?;
+        let first = self.work.cases == 1;
+        let mut converged = self.converge(case, if first { MUCH } else { IMPROVING })?;
         // A dive in the first case, then ever fewer.
-        if (self.work.cases == 1 || self.work.cases >= 4 && self.work.cases.is_power_of_two())
+        if (first || self.work.cases >= 4 && self.work.cases.is_power_of_two())
             && self.dived < self.limits.dives.into()
             && matches!(converged, Converged::Fractional(_))
             && let Some(bins) = self.dive()?
         {
             return Ok(Converged::Packed(bins));
+        }
+        if first && matches!(converged, Converged::Fractional(_)) {
+            converged = self.converge(case, IMPROVING)?;
         }
         if let Converged::Fractional(solution) = converged {
             converged = self.cut(case, solution)?;
@@ -298,7 +311,7 @@ impl Search<'_> {
                 self.master.add_cut(cut, &self.types.demands)?;
                 self.work.cuts += 1;
             }
-            match self.converge(case)? {
+            match self.converge(case, IMPROVING)? {
                 Converged::Fractional(again) => solution = again,
                 other => return Ok(other),
             }
@@ -306,42 +319,54 @@ impl Search<'_> {
         Ok(Converged::Fractional(solution))
     }
 
-    /// Generates patterns until the case is closed or no pattern improves.
-    fn converge(&mut self, case: &Case) -> Result<Converged, PackError> {
+    /// Generates patterns until the case is closed or none improves; where the linear program needs no more than the
+    /// bins, until none is worth more than 1 + 2^-`improving`. Patterns found again improve by less than the linear program
+    /// can tell.
+    fn converge(&mut self, case: &Case, improving: u32) -> Result<Converged, PackError> {
         for _ in 0..self.limits.rounds {
             let Some(solved) = self.master.solve(self.stop)? else { return Ok(Converged::Open) };
             self.work.programs += 1;
             let leaf = case.leaf(&solved, &self.master.cuts, self.one);
             let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts };
-            let priced =
-                self.pricing.price(&case.space, &prices, self.one + (self.one >> IMPROVING), self.stop);
+            let improving = if solved.objective <= self.bins as f64 + ENOUGH { improving } else { IMPROVING };
+            let threshold = self.one + (self.one >> improving);
+            let priced = self.pricing.price(&case.space, &prices, threshold, self.stop);
             if (self.stop)() {
                 return Ok(Converged::Open);
             }
-            if self.closes(case, &leaf, &priced) {
+            if improving >= IMPROVING && self.closes(case, &leaf, &priced) {
                 match check_leaf(self.statement, self.bins, &case.node, &leaf, &self.limits.check) {
                     Ok(()) => return Ok(Converged::Closed(leaf)),
                     Err(CheckError::NotChecked { .. }) => return Ok(Converged::Open),
                     Err(_) => {}
                 }
             }
-            let none_left = priced.none_left;
             let added = self.master.add(priced.patterns.iter().map(|pattern| case.column(pattern)))?;
             self.work.patterns += added as u64;
             if added == 0 {
-                let (solution, uncovered) = self.master.solution()?;
-                if uncovered > UNCOVERED && self.master.raise_costs()? {
-                    continue;
+                match self.fractional(&solved)? {
+                    Some(solution) if solved.objective <= self.bins as f64 + NEAR => {
+                        return Ok(Converged::Fractional(solution));
+                    }
+                    None if self.master.raise_costs()? => {}
+                    _ => return Ok(Converged::Open),
                 }
-                let open = !none_left || uncovered > UNCOVERED || solved.objective > self.bins as f64 + 1e-3;
-                if !open && self.first.is_none() {
-                    self.first = Some(self.master.mark()?);
-                    self.patterns = self.master.ranked(&solved);
-                }
-                return Ok(if open { Converged::Open } else { Converged::Fractional(solution) });
             }
         }
         Ok(Converged::Open)
+    }
+
+    /// The solution of the linear program, if it covers all items.
+    fn fractional(&mut self, solved: &MasterSolved) -> Result<Option<Vec<(Pattern, f64)>>, PackError> {
+        let (solution, uncovered) = self.master.solution()?;
+        if uncovered > UNCOVERED {
+            return Ok(None);
+        }
+        if self.work.cases == 1 && self.master.cuts.is_empty() {
+            self.first = Some(self.master.mark()?);
+            self.patterns = self.master.ranked(solved);
+        }
+        Ok(Some(solution))
     }
 
     /// Whether these weights may well close the case: worth asking the checker.
@@ -358,7 +383,7 @@ impl Search<'_> {
         let rest = total - charges.sum::<i128>();
         // At convergence the largest value is about 1, perhaps a little less than the threshold says.
         let most =
-            if priced.none_left { self.one - (self.one >> 26) } else { priced.most.unwrap_or(i64::MAX) };
+            if priced.none_left { self.one + (self.one >> NOISE) } else { priced.most.unwrap_or(i64::MAX) };
         rest > i128::from(self.bins) * i128::from(most)
     }
 

@@ -31,8 +31,10 @@ pub struct PackOptions {
     pub repack_tries: u32,
     /// Rounds of column generation at the root (linear programs); 0 does without.
     pub column_rounds: u32,
-    /// Types a linear program is made of; where there are more, neighbouring sizes are grouped (types); at least 1.
+    /// Most types for a linear program and a tree search over the sizes themselves (types); at least 1.
     pub column_types: u32,
+    /// Where there are more, neighbouring sizes are grouped: most groups of a linear program (groups); at least 1.
+    pub group_types: u32,
     /// Size of a pricing table (bytes); wider capacities are priced by search.
     pub table_bytes: u64,
     /// Dives from the first linear program of a tree search to a packing: two at once, others as the tree grows (dives).
@@ -55,7 +57,8 @@ impl Default for PackOptions {
             fill_window: 60,
             repack_tries: 20,
             column_rounds: 1000,
-            column_types: 600,
+            column_types: 1200,
+            group_types: 600,
             table_bytes: 1 << 29,
             dives: 8,
             cases: 10_000,
@@ -75,6 +78,7 @@ impl PackOptions {
         let at_least_one = [
             ("fill_tries", u64::from(self.fill_tries)),
             ("column_types", u64::from(self.column_types)),
+            ("group_types", u64::from(self.group_types)),
             ("table_bytes", self.table_bytes),
             ("check_bytes", self.check_bytes),
             ("check_steps", self.check_steps),
@@ -115,6 +119,7 @@ mod tests {
             PackOptions { fill_tries: 0, ..good.clone() },
             PackOptions { fill_window: 1001, ..good.clone() },
             PackOptions { column_types: 0, ..good.clone() },
+            PackOptions { group_types: 0, ..good.clone() },
             PackOptions { table_bytes: 0, ..good.clone() },
             PackOptions { check_bytes: 0, ..good.clone() },
             PackOptions { check_steps: 0, ..good.clone() },

@@ -27,6 +27,7 @@ use crate::pattern_master::PatternMaster;
 use crate::repack::repack;
 use crate::restricted_program::pack_by_patterns;
 use crate::search::Search;
+use crate::sequential_value_correction::sequential_value_correction;
 use crate::subset_sum_fill::{fill_tries, subset_sum_fill};
 use crate::types::Types;
 use crate::volume::{count_bound, volume_bound};
@@ -36,6 +37,10 @@ use crate::work::Work;
 const FILLED: u64 = 400_000;
 /// Bins counted for the number of repackings.
 const REPACKED: u64 = 1000;
+/// Cells of pricing tables that all rounds of value correction may fill.
+const VALUED: u128 = 2_000_000_000;
+/// Most rounds of value correction.
+const VALUE_ROUNDS: u128 = 30;
 /// Dives of one grouping.
 const GROUP_DIVES: u64 = 4;
 /// Most types for the integer program over patterns.
@@ -115,6 +120,7 @@ pub fn pack(
     }
     search.improve_by_repacking(1);
     search.close_by_columns()?;
+    search.improve_by_values();
     search.improve_by_program()?;
     search.improve_by_repacking(15);
     search.finish()
@@ -168,7 +174,7 @@ impl Search<'_> {
             return Ok(());
         }
         for share in [8, 3, 1] {
-            let most = (self.options.column_types / share).max(1) as usize;
+            let most = (self.options.group_types / share).max(1) as usize;
             let before = (self.best.len(), self.bound.cells);
             self.raise_by_groups(most)?;
             self.improve_by_groups(most)?;
@@ -296,6 +302,21 @@ impl Search<'_> {
             Decided::Open => {}
         }
         Ok(())
+    }
+
+    /// Sequential value correction, where its tables are cheap.
+    fn improve_by_values(&mut self) {
+        let tables = self.best.len() as u128 * self.types.len() as u128 * u128::from(self.types.capacity);
+        let rounds = (VALUED / tables.max(1)).min(VALUE_ROUNDS) as u32;
+        if !self.over() && rounds > 0 {
+            self.report(format!("next: value correction, {rounds} rounds"));
+            let (bytes, stream) = (self.options.table_bytes, self.stream.child(4));
+            let packed =
+                sequential_value_correction(self.types, rounds, self.aim(), bytes, &stream, self.stop);
+            if let Some(bins) = packed {
+                self.offer(bins, "value correction");
+            }
+        }
     }
 
     /// The integer program over the best patterns.

@@ -3,7 +3,11 @@
 
 use std::path::Path;
 
-use routepack_binpack::{Types, assignment_program, packing_of_values, pattern_program};
+use proptest::prelude::*;
+use routepack_binpack::{
+    Flow, PackOptions, Types, arc_flow_program, assignment_program, pack, packing_of_values, pattern_program,
+    reflect_program,
+};
 use routepack_certificate::Statement;
 use routepack_lp::{Backend, Program, SolveOptions, solve};
 
@@ -47,5 +51,62 @@ fn pattern_master() {
         let bins = packing_of_values(&types, &patterns(), &solved.values).unwrap();
         assert_eq!(bins.len(), 3);
         types.hand_out(&bins);
+    }
+}
+
+/// The fewest bins a flow program finds, from the packing its values mean.
+fn fewest(flow: &Flow, types: &Types, backend: Backend) -> usize {
+    let solved = solve(&flow.program, &SolveOptions::with(backend)).unwrap();
+    let bins = flow.packing(types, &solved.values).unwrap();
+    types.hand_out(&bins);
+    assert!(bins.iter().all(|bin| types.load(bin) <= types.capacity));
+    assert!(bins.iter().all(|bin| types.max_items.is_none_or(|limit| bin.len() <= limit as usize)));
+    assert_eq!(solved.objective.unwrap().round() as usize, bins.len());
+    bins.len()
+}
+
+#[test]
+fn arc_flow() {
+    let types = Types::new(&tiny()).unwrap();
+    let flow = arc_flow_program(&types);
+    golden("arc_flow.lp", &flow.program);
+    for &backend in Backend::all() {
+        assert_eq!(fewest(&flow, &types, backend), 3);
+    }
+}
+
+#[test]
+fn reflect() {
+    let limited = Types::new(&tiny()).unwrap();
+    assert!(reflect_program(&limited).is_none(), "half-paths cannot keep a limit of items");
+    let types = Types::new(&Statement { max_items: None, ..tiny() }).unwrap();
+    let flow = reflect_program(&types).unwrap();
+    golden("reflect.lp", &flow.program);
+    for &backend in Backend::all() {
+        assert_eq!(fewest(&flow, &types, backend), 3);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Three programs and the search agree, whatever the sizes, the parity of the capacity and the limit of items.
+    #[test]
+    fn programs_agree(
+        sizes in prop::collection::vec(1u64..=17, 1..12),
+        capacity in 17u64..=30,
+        limit in prop::option::of(1u32..5),
+    ) {
+        for max_items in [None, limit] {
+            let statement = Statement { max_items, ..Statement::bins(sizes.clone(), capacity) };
+            let types = Types::new(&statement).unwrap();
+            let packed = pack(&statement, &PackOptions::default(), 0, &|| false, &mut |_| {}).unwrap();
+            prop_assert_eq!(packed.cells, packed.cells_bound);
+            let bins = packed.cells as usize;
+            prop_assert_eq!(fewest(&arc_flow_program(&types), &types, Backend::default()), bins);
+            if let Some(flow) = reflect_program(&types) {
+                prop_assert_eq!(fewest(&flow, &types, Backend::default()), bins);
+            }
+        }
     }
 }

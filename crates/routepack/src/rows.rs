@@ -123,6 +123,7 @@ fn strengthen(options: &PackOptions, effort: u32) -> PackOptions {
         repack_tries: more(options.repack_tries, least.repack_tries),
         column_rounds: more(options.column_rounds, least.column_rounds),
         column_types: options.column_types.max(least.column_types),
+        group_types: options.group_types.max(least.group_types),
         dives: more(options.dives, least.dives),
         cases: wide(options.cases, least.cases),
         program_nodes: wide(options.program_nodes, least.program_nodes),
