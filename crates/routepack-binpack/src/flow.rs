@@ -113,13 +113,11 @@ impl Flow {
                     reflected.push((arc.to, path));
                     break;
                 }
-                match next(&arc.to) {
-                    Some(further) => arc = further,
-                    None => {
-                        ended.entry(arc.to).or_default().push(path);
-                        break;
-                    }
-                }
+                let Some(further) = next(&arc.to) else {
+                    ended.entry(arc.to).or_default().push(path);
+                    break;
+                };
+                arc = further;
             }
         }
         let mut bins: Vec<Pattern> = Vec::new();
