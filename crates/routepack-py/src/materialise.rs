@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use routepack::problem::{Parallelism, Placement};
 use routepack_materialise::{
-    ExpertState, Holdings, MaterialiseError, MoveOptions, Transfer, map_sha256, materialise,
+    ExpertGrid, ExpertState, Holdings, MaterialiseError, MoveOptions, Transfer, map_sha256, materialise,
 };
 use serde::Serialize;
 
@@ -35,8 +35,8 @@ struct RankRound {
 
 type Piece = (u32, u32, u32, u32, u64, u64);
 
-/// Layer, tensor, slot, first byte of the tensor, bytes, where they are.
-type Run = (usize, usize, u32, u64, u64, u64);
+/// Layer, tensor, slot, first byte of the tensor, bytes, where they are in the memory of the layer's chunk, the chunk.
+type Run = (usize, usize, u32, u64, u64, u64, u32);
 
 fn piece(transfer: &Transfer, slot: u32) -> Piece {
     let Transfer { layer, kind, tensor, bytes, .. } = transfer;
@@ -127,7 +127,23 @@ pub(crate) fn flat_runs(
         return Err(JobError::new_err(format!("kind = {kind}: no such kind of state")));
     }
     let runs = holdings.runs_of_rank(kind, rank).into_iter();
-    Ok(runs.map(|run| (run.layer, run.tensor, run.slot, run.start, run.num_bytes, run.at)).collect())
+    let chunk = |layer| holdings.grid().home(layer).1;
+    Ok(runs
+        .map(|run| (run.layer, run.tensor, run.slot, run.start, run.num_bytes, run.at, chunk(run.layer)))
+        .collect())
+}
+
+/// Layers whose experts are on a rank's pipeline stage.
+#[pyfunction]
+pub(crate) fn local_layers(topology: &str, layers: usize, rank: u32) -> PyResult<Vec<usize>> {
+    let topology: Parallelism = parse("topology", topology)?;
+    let grid = ExpertGrid::new(&topology, layers).map_err(|error| refused(&error))?;
+    if rank as usize >= grid.num_ranks() {
+        let ranks = grid.num_ranks();
+        return Err(JobError::new_err(format!("rank = {rank}: the topology has {ranks} ranks")));
+    }
+    let here = |&layer: &usize| grid.owners(layer).any(|owner| grid.rank(owner) == rank);
+    Ok((0..layers).filter(here).collect())
 }
 
 fn parse<T: serde::de::DeserializeOwned>(name: &str, json: &str) -> PyResult<T> {

@@ -12,8 +12,20 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import routepack
-from moe import DP, EXPERTS, IDENTITY, LAYERS, TENSORS, Trainer, dense_log_probs, draw, equal
-from routepack.torch import MapMismatch, MoveFailed, Mover, Unsupported, logical_named_tensors, refuse_unsupported
+from moe import DP, EXPERTS, FFN, HIDDEN, IDENTITY, LAYERS, TENSORS, Trainer, dense_log_probs, draw, equal
+from routepack.torch import (
+    ColumnMap,
+    ExpertState,
+    FlatShards,
+    MapMismatch,
+    MoveFailed,
+    Mover,
+    ParameterShards,
+    Unsupported,
+    logical_named_tensors,
+    logical_slots,
+    refuse_unsupported,
+)
 
 SMALL = {"block_bytes": 128, "staging_bytes": 900}
 TEMPLATE = "model.layers.{layer}.mlp.experts.{expert}.{tensor}"
@@ -54,7 +66,7 @@ def two_moves_are_their_composition(folder):
     Mover(once.state, once.columns, SMALL).move(draw(2))
     for layer, slot, _ in once.slots():
         assert all(torch.equal(once.weight(layer, slot, t), twice.weight(layer, slot, t)) for t in range(2))
-    assert all(torch.equal(once.shards[name].shard, twice.shards[name].shard) for name in once.shards)
+    assert all(torch.equal(once.shards[name].shards[0], twice.shards[name].shards[0]) for name in once.shards)
 
 
 def a_failure_anywhere_leaves_old_map_and_old_state(folder):
@@ -103,8 +115,8 @@ def a_lost_connection_leaves_old_state_or_none_that_trains(folder):
     fails(MapMismatch, "weight is laid out by map torn", trainer.train_step)
     fails(MapMismatch, "torn", lambda: list(logical_named_tensors(trainer.state, trainer.weight, TEMPLATE)))
     fails(MapMismatch, "torn", lambda: Mover(trainer.state, trainer.columns).move(draw(5)))
-    trainer.state.loaded(IDENTITY)
-    trainer.load(saved)
+    with trainer.state.loading(IDENTITY):
+        trainer.load(saved)
     steps(trainer, 1)
     steps(still, 1)
     assert equal(trainer.canonical(), still.canonical())
@@ -119,13 +131,164 @@ def saved_at_ep_2_loaded_at_ep_4(folder):
     four = Trainer(4, draw(6))
     four.load(saved)
     assert equal(four.canonical(), saved)
-    assert torch.equal(four.log_probs(), two.log_probs())
+    # Kernels may sum in another order for another number of rows.
+    assert torch.allclose(four.log_probs(), two.log_probs(), atol=1e-5)
     # Gradients are summed in another order: two shards of two ranks, or one of four.
     four.steps_done = two.steps_done
     steps(two, 1)
     steps(four, 1)
     left, right = two.canonical()["master"], four.canonical()["master"]
     assert max(float((left[key] - right[key]).abs().max()) for key in left) < 1e-5
+
+
+def wrong_state_is_refused_before_it_is_registered(folder):
+    state = Trainer(2, IDENTITY).state
+    one = lambda elements, dtype=torch.bfloat16: lambda layer, slot, tensor: torch.zeros(elements, dtype=dtype)
+    columns = lambda layer, slot, tensor: torch.zeros(HIDDEN, FFN, dtype=torch.bfloat16).t()
+    fails(routepack.RoutePackError, "not contiguous: its bytes cannot be moved", lambda: state.add("old", 2, "by-slot", columns))
+    fails(routepack.RoutePackError, "up has 116 bytes, expected 120", lambda: state.add("old", 4, "by-slot", one(29, torch.float)))
+    few = FlatShards(torch.zeros(5))
+    fails(routepack.RoutePackError, "ema: a flat shard of chunk 0 has 20 bytes", lambda: state.add("ema", 4, "flat", few))
+    fails(routepack.JobError, "no such tensor", lambda: state.add("ema", 4, "by-slot", one(1), tensors=["lora"]))
+    shifted = ParameterShards(lambda layer, slot, tensor: (1, torch.zeros(3)))
+    fails(routepack.RoutePackError, "set flat to the trainer's order", lambda: state.add("ema", 4, "flat", shifted))
+    fails(routepack.JobError, "rank = 4: the topology has 4 ranks", lambda: ExpertState({"dp": 4, "ep": 2}, EXPERTS, IDENTITY, TENSORS, rank=4))
+    fails(routepack.RoutePackError, "a column map of layer 2", lambda: Mover(state, {2: ColumnMap(EXPERTS)}))
+    assert "old" not in state.versions and "ema" not in state.versions
+
+
+def one_rank_with_another_plan_is_heard_by_all(folder):
+    trainer, still = Trainer(2, IDENTITY), Trainer(2, IDENTITY)
+    mine = dist.get_rank() == 2
+    move = lambda target, **options: Mover(trainer.state, trainer.columns, {**SMALL, **options}).move(target)
+    fails(MapMismatch, "ranks 0 and 2 have different plan", lambda: move(draw(2 if mine else 1)))
+    fails(MapMismatch, "ranks 0 and 2 have different options", lambda: move(draw(1), block_bytes=64 if mine else 128))
+    # A plan that one rank cannot even read.
+    error = routepack.JobError if mine else MoveFailed
+    fails(error, "bijection", lambda: move([[0] * EXPERTS] * LAYERS if mine else draw(1)))
+    trainer.state.tensors = {**TENSORS, "up": 30 + mine}
+    fails(MapMismatch, "have different layout of state", lambda: move(draw(1)))
+    trainer.state.tensors = dict(TENSORS)
+    if mine:
+        trainer.state.versions["reference"] = "0" * 64
+    fails(MapMismatch if mine else MoveFailed, "reference is laid out by map 0000", lambda: move(draw(1)))
+    trainer.state.versions["reference"] = trainer.state.sha256
+    assert trainer.state.log2phys == IDENTITY
+    assert equal(trainer.canonical(), still.canonical())
+
+
+def views_that_fail_on_one_rank_fail_before_anything_is_written(folder):
+    trainer, still = Trainer(2, IDENTITY), Trainer(2, IDENTITY)
+    steps(trainer, 1)
+    steps(still, 1)
+    weights = trainer.weights
+    if dist.get_rank() == 1:
+        # Somebody swapped a tensor for one that is not contiguous.
+        trainer.weights = [[[tensor.t().contiguous().t() for tensor in place] for place in layer] for layer in weights]
+    fails(MoveFailed, "nothing has changed", lambda: Mover(trainer.state, trainer.columns, SMALL).move(draw(4)))
+    trainer.weights = weights
+    assert equal(trainer.canonical(), still.canonical())
+    assert torch.equal(trainer.log_probs(), still.log_probs())
+
+
+def a_move_to_where_everything_is_does_nothing(folder):
+    trainer = Trainer(2, draw(3))
+    before = trainer.canonical()
+    assert Mover(trainer.state, trainer.columns).move(draw(3)) == {"passes": 0, "staging_bytes": 0}
+    assert equal(trainer.canonical(), before)
+
+
+def one_copy_and_one_expert_rank_move_too(folder):
+    """EDP 1: no group to be flat over. EP 1: slots change inside every rank."""
+    for ep in [4, 1]:
+        still, moving = Trainer(ep, IDENTITY), Trainer(ep, IDENTITY)
+        steps(still, 3)
+        steps(moving, 1)
+        Mover(moving.state, moving.columns, SMALL).move(draw(1))
+        steps(moving, 2)
+        assert equal(still.canonical(), moving.canonical()), ep
+        assert torch.equal(still.log_probs(), moving.log_probs()), ep
+
+
+def scales_that_cannot_be_made_again_stop_the_step(folder):
+    """Seen in public: per-expert scales left behind by a move; accuracy 0.95 became 0.007."""
+    trainer = Trainer(2, IDENTITY)
+    trainer.state.add_derived("fp8 weights", lambda: None, lambda: 1 / 0)
+    fails(ZeroDivisionError, "", lambda: Mover(trainer.state, trainer.columns, SMALL).move(draw(1)))
+    fails(MapMismatch, "fp8 weights is laid out by map dropped", trainer.train_step)
+
+
+def biases_of_experts_move_with_them(folder):
+    """Seen in public: an expert's bias, a buffer beside its weights, not permuted with them."""
+    trainer = Trainer(2, IDENTITY)
+    biases = {(layer, slot): torch.full((FFN,), 100.0 * layer + expert) for layer, slot, expert in trainer.slots()}
+    state = ExpertState({"dp": DP, "ep": 2}, EXPERTS, IDENTITY, {"bias": FFN})
+    state.add("bias", 4, "by-slot", lambda layer, slot, tensor: biases[layer, slot])
+    Mover(state).move(draw(4))
+    for layer in range(LAYERS):
+        for slot, expert in logical_slots(state, layer):
+            assert biases[layer, slot].tolist() == [100.0 * layer + expert] * FFN
+
+
+def expert_adapters_move_with_their_experts(folder):
+    """LoRA: the base is frozen, so masters and moments are of the adapters alone."""
+    rank_of_adapter = 3
+    tensors = {"fc1": 40, "fc2": 24, "lora_a": 2 * rank_of_adapter, "lora_b": 5 * rank_of_adapter}
+    state = ExpertState({"dp": DP, "ep": 2}, EXPERTS, IDENTITY, tensors, flat={"bucket_alignment": 4})
+    sizes = list(tensors.values())
+    filled = lambda layer, slot, tensor: torch.arange(sizes[tensor]) + 1000.0 * (tensor + 10 * slot + 100 * layer)
+    held = {
+        (layer, slot, tensor): filled(layer, slot, tensor) for layer in range(LAYERS) for slot in state.local_slots() for tensor in range(4)
+    }
+    adapters = ["lora_a", "lora_b"]
+    state.add("base", 4, "by-slot", lambda *place: held[place], tensors=["fc1", "fc2"])
+    state.add("adapters", 4, "by-slot", lambda *place: held[place], tensors=adapters)
+    shard = FlatShards(torch.zeros(600))
+    state.add("adapter masters", 4, "flat", shard, tensors=adapters)
+    for layer in range(LAYERS):
+        for slot in state.local_slots():
+            assert not shard.runs(layer, slot, 0), "no masters of the frozen base"
+            for tensor in [2, 3]:
+                for start, run in shard.runs(layer, slot, tensor):
+                    run.copy_(filled(layer, slot, tensor).view(torch.uint8)[start : start + run.numel()])
+    Mover(state, options={"staging_bytes": 600}).move(draw(6))
+    pieces = 0
+    for layer in range(LAYERS):
+        for slot, expert in logical_slots(state, layer):
+            for tensor in range(4):
+                assert torch.equal(held[layer, slot, tensor], filled(layer, expert, tensor))
+                for start, run in shard.runs(layer, slot, tensor):
+                    pieces += 1
+                    assert torch.equal(run, filled(layer, expert, tensor).view(torch.uint8)[start : start + run.numel()])
+    assert pieces
+
+
+def chunks_of_virtual_stages_and_pieces_of_parameters(folder):
+    """PP 2, VPP 2: a flat buffer a chunk; masters as pieces of parameters, as Megatron's optimizer has them."""
+    topology = {"dp": 2, "ep": 1, "pp": 2, "vpp": 2, "layer_stage": [0, 1, 0, 1]}
+    identity = [list(range(4))] * 4
+    turned = [[1, 2, 3, 0]] * 4
+    state = ExpertState(topology, 4, identity, {"up": 50, "down": 14}, flat={"bucket_alignment": 4, "tensor_alignment": 2})
+    assert state.local_layers() == ([0, 2] if dist.get_rank() < 2 else [1, 3])
+    filled = lambda layer, slot, tensor: torch.arange([50, 14][tensor]) + 1000.0 * (tensor + 10 * slot + 100 * layer)
+    shards = FlatShards(torch.zeros(200), torch.zeros(200))
+    state.add("master", 4, "flat", shards)
+    fails(routepack.RoutePackError, "flat shards of 1 chunks, the rank has chunk 1", lambda: state.add("m", 4, "flat", FlatShards(torch.zeros(200))))
+    places = [(layer, slot, tensor) for layer in state.local_layers() for slot in range(4) for tensor in range(2)]
+    pieces = {}
+    for place in places:
+        for start, run in shards.runs(*place):
+            run.copy_(filled(*place).view(torch.uint8)[start : start + run.numel()])
+            pieces[place] = (start // 4, run.view(torch.float).clone())
+    state.add("moment", 4, "flat", ParameterShards(lambda *place: pieces.get(place)))
+    Mover(state, options={"staging_bytes": 300, "block_bytes": 64}).move(turned)
+    for layer, slot, tensor in places:
+        expert = state.phys2log(layer)[slot]
+        for start, run in shards.runs(layer, slot, tensor):
+            expected = filled(layer, expert, tensor).view(torch.uint8)[start : start + run.numel()]
+            assert torch.equal(run, expected) and torch.equal(pieces[layer, slot, tensor][1].view(torch.uint8), expected)
+    names = [name for name, _ in logical_named_tensors(state, lambda *place: place, "{layer}.{expert}.{tensor}")]
+    assert len(names) == 16 and {name.split(".")[0] for name in names} == ({"0", "2"} if dist.get_rank() < 2 else {"1", "3"})
 
 
 def names_for_weight_synchronisation(folder):
@@ -161,6 +324,7 @@ def wrong_maps_are_refused(folder):
     fails(routepack.JobError, "bijection", lambda: mover.move([[0] * EXPERTS] * LAYERS))
     if dist.get_rank() == 2:
         trainer.state._commit(draw(1), "1" * 64)
+        trainer.state._remake()
     fails(MapMismatch, "ranks have different maps", trainer.state.agree)
 
 
@@ -237,6 +401,15 @@ CASES = [
     wrong_maps_are_refused,
     masters_are_moved_not_refilled_from_bf16,
     unsupported_state_is_refused_by_name,
+    wrong_state_is_refused_before_it_is_registered,
+    one_rank_with_another_plan_is_heard_by_all,
+    views_that_fail_on_one_rank_fail_before_anything_is_written,
+    a_move_to_where_everything_is_does_nothing,
+    one_copy_and_one_expert_rank_move_too,
+    scales_that_cannot_be_made_again_stop_the_step,
+    biases_of_experts_move_with_them,
+    expert_adapters_move_with_their_experts,
+    chunks_of_virtual_stages_and_pieces_of_parameters,
 ]
 
 

@@ -14,9 +14,9 @@ Needs torch; the rest of the package does not.
 
 from .columns import ColumnMap
 from .mover import MoveFailed, Mover
-from .names import logical_named_tensors
+from .names import logical_named_tensors, logical_slots
 from .refusals import Unsupported, refuse_unsupported
-from .state import ExpertState, FlatShards, MapMismatch
+from .state import ExpertState, FlatShards, MapMismatch, ParameterShards
 
 __all__ = [
     "ColumnMap",
@@ -25,7 +25,9 @@ __all__ = [
     "MapMismatch",
     "MoveFailed",
     "Mover",
+    "ParameterShards",
     "Unsupported",
     "logical_named_tensors",
+    "logical_slots",
     "refuse_unsupported",
 ]

@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .._native import RoutePackError, rank_move
+from .._native import RoutePackError, map_hash, rank_move
 from .columns import ColumnMap
-from .state import ExpertState, MapMismatch, slots_of
+from .state import ExpertState, MapMismatch, Slots, slots_of
 
 Piece = Sequence[int]
 """layer, kind, tensor, slot, first byte, end."""
@@ -25,6 +25,10 @@ def _size(pieces: Sequence[Piece]) -> int:
     return sum(piece[5] - piece[4] for piece in pieces)
 
 
+STAGING_BYTES = 1 << 30
+"""Most bytes a rank holds aside, unless options say otherwise; None in them is no limit."""
+
+
 class Mover:
     """Executes the rounds of a move: in each, this rank sends to at most one peer and receives from at most one.
 
@@ -35,15 +39,19 @@ class Mover:
     def __init__(
         self,
         state: ExpertState,
-        column_maps: Sequence[ColumnMap] = (),
-        options: Mapping[str, int] | None = None,
+        column_maps: Sequence[ColumnMap] | Mapping[int, ColumnMap] = (),
+        options: Mapping[str, Any] | None = None,
         device: torch.device | str = "cpu",
         on_event: Callable[[str, int], None] = lambda event, number: None,
     ) -> None:
-        """``options``: block_bytes, staging_bytes. ``on_event`` is told where the move is (for tests and traces)."""
+        """``column_maps``: of all layers, or by layer where a pipeline stage has some. ``options``: block_bytes,
+        staging_bytes (1 GiB), links. ``on_event`` is told where the move is (for tests and traces)."""
         self.state = state
-        self.column_maps = list(column_maps)
-        self.options = dict(options or {})
+        self.column_maps = dict(column_maps if isinstance(column_maps, Mapping) else enumerate(column_maps))
+        for layer in self.column_maps:
+            if not 0 <= layer < len(state.log2phys):
+                raise RoutePackError(f"a column map of layer {layer}, the state has {len(state.log2phys)} layers")
+        self.options = {"staging_bytes": STAGING_BYTES, **(options or {})}
         self.device = torch.device(device)
         self.on_event = on_event
         self._written = False
@@ -53,30 +61,61 @@ class Mover:
 
         Raises:
             MoveFailed: some rank failed; nothing has changed anywhere.
-            MapMismatch: ranks or sets do not agree on the map, or a step is going on.
+            MapMismatch: ranks or sets do not agree on map, plan, layout or options, or a step is going on.
         """
-        state, target = self.state, slots_of(log2phys)
-        if state.in_step:
-            raise MapMismatch("a map changes only between steps")
-        self._check_columns()
-        state.agree()
-        planned = rank_move(
-            state.topology_json(), state.state_json(), json.dumps(self.options), state.log2phys, target, state.rank
-        )
+        state = self.state
+        target, planned = self._prepare(log2phys)
         move = json.loads(planned)
-        state._drop()
         try:
             self._run(move)
-        finally:
-            # Made from what is there now: the old state or the new.
-            state._remake()
+        except Exception:
+            if not state.torn:
+                state._remake()
+            raise
         state._commit(target, move["target_sha256"])
-        for layer, column_map in enumerate(self.column_maps):
+        for layer, column_map in self.column_maps.items():
             column_map.phys2log.copy_(torch.tensor(state.phys2log(layer)))
+        state._remake()
         return {"passes": len(move["passes"]), "staging_bytes": move["staging_bytes"]}
 
+    def _prepare(self, log2phys: Any) -> tuple[Slots, str]:
+        """The move, once every rank has planned the same one; a rank that cannot tells all others."""
+        state = self.state
+        error: Exception | None = None
+        target: Slots = []
+        planned = ""
+        said: dict[str, str] = {}
+        try:
+            if state.in_step:
+                raise MapMismatch("a map changes only between steps")
+            self._check_columns()
+            state.check()
+            target, options = slots_of(log2phys), json.dumps(self.options, sort_keys=True)
+            said = {
+                "map in force": state.sha256[:16],
+                "plan": map_hash(target)[:16],
+                "topology": state.topology_json(),
+                "layout of state": state.state_json(),
+                "options": options,
+            }
+            planned = rank_move(state.topology_json(), state.state_json(), options, state.log2phys, target, state.rank)
+        except Exception as failure:
+            error = failure
+        heard: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(heard, (str(error) if error else None, said))
+        if error:
+            raise error
+        for rank, (failed, _) in enumerate(heard):
+            if failed is not None:
+                raise MoveFailed(f"a move was given up, nothing has changed: rank {rank}: {failed}")
+        for what, mine in heard[0][1].items():
+            for rank, (_, other) in enumerate(heard):
+                if other[what] != mine:
+                    raise MapMismatch(f"ranks 0 and {rank} have different {what}: {mine} and {other[what]}")
+        return target, planned
+
     def _check_columns(self) -> None:
-        for layer, column_map in enumerate(self.column_maps):
+        for layer, column_map in self.column_maps.items():
             if column_map.phys2log.tolist() != self.state.phys2log(layer):
                 raise MapMismatch(f"the column map of layer {layer} is not the map in force")
 
@@ -86,6 +125,8 @@ class Mover:
         error: Exception | None = None
         try:
             self.on_event("allocate", 0)
+            # Dropped first: their memory is there for the buffers.
+            self.state._drop()
             send = [self._buffer(move["message_bytes"]) for _ in range(2)]
             staging = self._buffer(move["staging_bytes"])
         except Exception as failure:
@@ -105,13 +146,14 @@ class Mover:
         except Exception:
             # The connection itself failed. Sets that are torn: no step, no save until a checkpoint is loaded.
             if self._written:
-                self.state.versions = {name: "torn" for name in self.state.versions}
+                self.state._tear()
             raise
 
     def _pass(self, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor) -> None:
         """Receives a pass aside, votes, writes it to its places."""
         error: Exception | None = None
         arrived: list[tuple[Piece, Tensor]] = []
+        places: list[Tensor] = []
         used = 0
         try:
             self.on_event("pass", number)
@@ -135,26 +177,29 @@ class Mover:
                     error = error or failure
             for request in waiting:
                 request.wait()
-            waiting = []
+            messages = []
             if step["receive"]:
                 peer, pieces = step["receive"]
                 size = _size(pieces)
-                waiting.append(dist.irecv(staging[used : used + size], peer))
+                messages.append(dist.P2POp(dist.irecv, staging[used : used + size], peer))
                 for piece in pieces:
                     arrived.append((piece, staging[used : used + _size([piece])]))
                     used += _size([piece])
             if step["send"]:
-                waiting.append(dist.isend(buffer[: _size(step["send"][1])], step["send"][0]))
+                messages.append(dist.P2POp(dist.isend, buffer[: _size(step["send"][1])], step["send"][0]))
+            # Grouped, or two ranks that send to each other would wait for each other under NCCL.
+            waiting = dist.batch_isend_irecv(messages) if messages else []
         for request in waiting:
             request.wait()
         try:
+            places = [self.state.view(*piece) for piece, _ in arrived]
             self.on_event("vote", number)
         except Exception as failure:
             error = error or failure
         self._vote(error)
         self._written = True
-        for piece, part in arrived:
-            self.state.view(*piece).copy_(part)
+        for place, (_, part) in zip(places, arrived):
+            place.copy_(part)
         self.on_event("written", number)
 
     def _pack(self, pieces: Sequence[Piece], buffer: Tensor) -> None:

@@ -11,11 +11,8 @@ from .state import Bytes, ExpertState
 
 def logical_slots(state: ExpertState, layer: int) -> list[tuple[int, int]]:
     """(slot, logical expert) of every expert on this rank."""
-    per_rank = state.num_experts // int(state.topology["ep"])
-    etp = int(state.topology.get("etp") or state.topology.get("tp", 1))
-    first = (state.rank // etp) % int(state.topology["ep"]) * per_rank
     experts = state.phys2log(layer)
-    return [(slot, experts[slot]) for slot in range(first, first + per_rank)]
+    return [(slot, experts[slot]) for slot in state.local_slots()]
 
 
 def logical_named_tensors(
@@ -26,7 +23,7 @@ def logical_named_tensors(
     ``template`` has ``{layer}``, ``{expert}`` and ``{tensor}``; ``layers``: the model's number of every recorded layer.
     """
     state.check()
-    for layer in range(len(state.log2phys)):
+    for layer in state.local_layers():
         for slot, expert in logical_slots(state, layer):
             for index, tensor in enumerate(state.tensors):
                 number = layer if layers is None else layers[layer]

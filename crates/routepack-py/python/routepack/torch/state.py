@@ -10,10 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .._native import RoutePackError, flat_runs, map_hash
+from .._native import RoutePackError, flat_runs, local_layers, map_hash
 
 Slots = list[list[int]]
 """Slot of every logical expert ``[layers][experts]``."""
+
+TORN = "torn"
 
 Bytes = Callable[[int, int, int], Tensor]
 """(layer, slot, tensor) -> the tensor of the expert in that slot on this rank, contiguous; written in place."""
@@ -29,38 +31,82 @@ def slots_of(log2phys: Any) -> Slots:
     return [[int(slot) for slot in layer] for layer in values]
 
 
-def as_bytes(tensor: Tensor) -> Tensor:
+def as_bytes(tensor: Tensor, place: str = "a tensor") -> Tensor:
     """A tensor's bytes, sharing its memory."""
     if not tensor.is_contiguous():
-        raise RoutePackError(f"a tensor of shape {list(tensor.shape)} is not contiguous: its bytes cannot be moved in place")
+        raise RoutePackError(f"{place} of shape {list(tensor.shape)} is not contiguous: its bytes cannot be moved in place")
     return tensor.detach().reshape(-1).view(torch.uint8)
 
 
-class FlatShards:
-    """A flat state (master, moment) of which this rank holds byte ranges, as Megatron's distributed optimizer does."""
+Run = tuple[int, int, int, int, int, int, int]
+"""layer, tensor, slot, first byte of the tensor, bytes, where in the memory of the layer's chunk, the chunk."""
 
-    def __init__(self, shard: Tensor) -> None:
-        self.shard = shard
-        self._runs: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
 
-    def bind(self, runs: Sequence[tuple[int, int, int, int, int, int]]) -> None:
-        """Takes the runs of this rank: (layer, tensor, slot, first byte, bytes, where in the shard)."""
-        for layer, tensor, slot, start, size, at in runs:
-            self._runs.setdefault((layer, tensor, slot), []).append((start, size, at))
-        need = max((run[4] + run[5] for run in runs), default=0)
-        if as_bytes(self.shard).numel() < need:
-            raise RoutePackError(f"a flat shard has {as_bytes(self.shard).numel()} bytes, expected at least {need}")
+class _Ranges:
+    """A flat state (master, moment) of which this rank holds byte ranges of tensors."""
+
+    name = "flat"
+
+    def bind(self, runs: Sequence[Run]) -> None:
+        """Takes what the layout says this rank holds; refuses a trainer that holds something else."""
+        raise NotImplementedError
 
     def runs(self, layer: int, slot: int, tensor: int) -> list[tuple[int, Tensor]]:
         """First byte and bytes of every run of a tensor that is here."""
-        whole = as_bytes(self.shard)
-        return [(start, whole[at : at + size]) for start, size, at in self._runs.get((layer, tensor, slot), [])]
+        raise NotImplementedError
 
     def view(self, layer: int, slot: int, tensor: int, start: int, end: int) -> Tensor:
         for first, run in self.runs(layer, slot, tensor):
             if first <= start and end <= first + run.numel():
                 return run[start - first : end - first]
-        raise RoutePackError(f"bytes {start} to {end} of layer {layer}, slot {slot}, tensor {tensor} are not on this rank")
+        raise RoutePackError(f"{self.name}: bytes {start} to {end} of layer {layer}, slot {slot}, tensor {tensor} are not on this rank")
+
+
+class FlatShards(_Ranges):
+    """Flat state in buffers: this rank's shards of all buckets behind each other, one tensor a virtual pipeline chunk."""
+
+    def __init__(self, *shards: Tensor) -> None:
+        self.shards = shards
+        self._runs: dict[tuple[int, int, int], list[tuple[int, int, int, int]]] = {}
+
+    def bind(self, runs: Sequence[Run]) -> None:
+        for layer, tensor, slot, start, size, at, chunk in runs:
+            self._runs.setdefault((layer, tensor, slot), []).append((start, size, at, chunk))
+        for chunk in {run[6] for run in runs}:
+            if chunk >= len(self.shards):
+                raise RoutePackError(f"{self.name}: flat shards of {len(self.shards)} chunks, the rank has chunk {chunk}")
+            need = max(run[4] + run[5] for run in runs if run[6] == chunk)
+            found = as_bytes(self.shards[chunk]).numel()
+            if found < need:
+                raise RoutePackError(f"{self.name}: a flat shard of chunk {chunk} has {found} bytes, expected at least {need}")
+
+    def runs(self, layer: int, slot: int, tensor: int) -> list[tuple[int, Tensor]]:
+        held = self._runs.get((layer, tensor, slot), [])
+        return [(start, as_bytes(self.shards[chunk])[at : at + size]) for start, size, at, chunk in held]
+
+
+class ParameterShards(_Ranges):
+    """Flat state as Megatron's optimizer keeps it: of every parameter, the piece that is this rank's, a tensor of its own.
+
+    ``where(layer, slot, tensor)`` gives ``(first element, piece)``, or None where this rank has no piece: the range that
+    ``_get_model_param_range_map(parameter)["param"]`` names, and the main parameter or its moment in the optimizer's state.
+    """
+
+    def __init__(self, where: Callable[[int, int, int], tuple[int, Tensor] | None]) -> None:
+        self.where = where
+
+    def bind(self, runs: Sequence[Run]) -> None:
+        for layer, tensor, slot, start, size, _, _ in runs:
+            found = [(first, first + piece.numel()) for first, piece in self.runs(layer, slot, tensor)]
+            if found != [(start, start + size)]:
+                raise RoutePackError(
+                    f"{self.name}: of layer {layer}, slot {slot}, tensor {tensor} the layout has bytes {start} to {start + size} "
+                    f"on this rank, the trainer {found or 'none'}: set flat to the trainer's order, alignment and buckets"
+                )
+
+    def runs(self, layer: int, slot: int, tensor: int) -> list[tuple[int, Tensor]]:
+        found = self.where(layer, slot, tensor)
+        return [] if found is None else [(found[0] * found[1].element_size(), as_bytes(found[1]))]
 
 
 class ExpertState:
@@ -74,7 +120,7 @@ class ExpertState:
         log2phys: Any,
         tensors: Mapping[str, int],
         rank: int | None = None,
-        flat: Mapping[str, int] | None = None,
+        flat: Mapping[str, Any] | None = None,
     ) -> None:
         """``topology`` as in a job; ``tensors``: elements of every tensor of one expert's slice on this rank."""
         self.topology = dict(topology)
@@ -84,26 +130,71 @@ class ExpertState:
         self.flat = dict(flat or {})
         self.rank = dist.get_rank() if rank is None else rank
         self.sha256 = map_hash(self.log2phys)
+        # Refuses a rank that the topology has not.
+        self.local_layers()
         self.versions: dict[str, str] = {}
         self.in_step = False
         self._kinds: list[dict[str, Any]] = []
-        self._held: list[Bytes | FlatShards] = []
+        self._held: list[Bytes | _Ranges] = []
         self._derived: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
 
-    def add(self, name: str, element_bytes: int, held: str, where: Bytes | FlatShards, sha256: str | None = None) -> None:
-        """A set of tensors: ``by-slot`` with a function to its tensors, or ``flat`` with its shards."""
+    def add(
+        self,
+        name: str,
+        element_bytes: int,
+        held: str,
+        where: Bytes | FlatShards | ParameterShards,
+        sha256: str | None = None,
+        tensors: Sequence[str] | None = None,
+    ) -> None:
+        """A set of tensors: ``by-slot`` with a function to its tensors, or ``flat`` with its shards.
+
+        ``tensors``: names of those that have this kind of state, all by default: expert LoRA and its optimizer state are
+        sets of their adapters' tensors alone.
+        """
         if name in self.versions:
             raise RoutePackError(f"{name}: is there already")
-        if (held == "flat") != isinstance(where, FlatShards) or held not in ("flat", "by-slot"):
+        if (held == "flat") != isinstance(where, _Ranges) or held not in ("flat", "by-slot"):
             raise RoutePackError(f"{name}: held = {held!r}: expected 'flat' with FlatShards or 'by-slot' with a function")
-        if held == "flat" and int(self.topology.get("vpp", 1)) > 1:
-            raise RoutePackError(f"{name}: flat state of several chunks a stage: one buffer each is not supported yet")
-        self._kinds.append({"name": name, "element_bytes": element_bytes, "held": held})
+        kind: dict[str, Any] = {"name": name, "element_bytes": element_bytes, "held": held}
+        if tensors is not None:
+            kind["tensors"] = list(tensors)
+        state = self.state_json([*self._kinds, kind])
+        # Also refuses a kind that the layout cannot have.
+        runs = flat_runs(self.topology_json(), state, len(self.log2phys), len(self._kinds), self.rank)
+        if isinstance(where, _Ranges):
+            where.name = name
+            where.bind(runs)
+        else:
+            self._check_tensors(name, element_bytes, where, tensors)
+        self._kinds.append(kind)
         self._held.append(where)
         self.versions[name] = self.sha256 if sha256 is None else sha256
-        if isinstance(where, FlatShards):
-            kind = len(self._kinds) - 1
-            where.bind(flat_runs(self.topology_json(), self.state_json(), len(self.log2phys), kind, self.rank))
+
+    def _check_tensors(self, name: str, element_bytes: int, where: Bytes, tensors: Sequence[str] | None) -> None:
+        """Every tensor held by slot on this rank has the bytes it is said to have, behind each other."""
+        for layer in self.local_layers():
+            for slot in self.local_slots():
+                for index, (tensor, elements) in enumerate(self.tensors.items()):
+                    if tensors is not None and tensor not in tensors:
+                        continue
+                    found = as_bytes(where(layer, slot, index), f"{name}: layer {layer}, slot {slot}, {tensor}").numel()
+                    if found != elements * element_bytes:
+                        raise RoutePackError(
+                            f"{name}: layer {layer}, slot {slot}, {tensor} has {found} bytes, expected {elements * element_bytes}"
+                        )
+
+    def local_layers(self) -> list[int]:
+        """Layers whose experts are on this rank's pipeline stage."""
+        return local_layers(self.topology_json(), len(self.log2phys), self.rank)
+
+    def local_slots(self) -> range:
+        """Slots of every layer that are on this rank."""
+        ep = int(self.topology["ep"])
+        etp = int(self.topology.get("etp") or self.topology.get("tp", 1))
+        places = self.num_experts // ep
+        first = self.rank // etp % ep * places
+        return range(first, first + places)
 
     def add_derived(self, name: str, drop: Callable[[], None], remake: Callable[[], None]) -> None:
         """Tensors made from others (quantised weights, scales): dropped before a move, remade after it."""
@@ -115,9 +206,9 @@ class ExpertState:
     def topology_json(self) -> str:
         return json.dumps(self.topology)
 
-    def state_json(self) -> str:
+    def state_json(self, kinds: Sequence[Mapping[str, Any]] | None = None) -> str:
         tensors = [{"name": name, "elements": elements} for name, elements in self.tensors.items()]
-        state: dict[str, Any] = {"num_experts": self.num_experts, "tensors": tensors, "kinds": self._kinds}
+        state: dict[str, Any] = {"num_experts": self.num_experts, "tensors": tensors, "kinds": self._kinds if kinds is None else kinds}
         if self.flat:
             state["flat"] = self.flat
         return json.dumps(state)
@@ -125,7 +216,7 @@ class ExpertState:
     def view(self, layer: int, kind: int, tensor: int, slot: int, start: int, end: int) -> Tensor:
         """Bytes of this rank, to be read or written."""
         held = self._held[kind]
-        if isinstance(held, FlatShards):
+        if isinstance(held, _Ranges):
             return held.view(layer, slot, tensor, start, end)
         return as_bytes(held(layer, slot, tensor))[start:end]
 
@@ -147,16 +238,40 @@ class ExpertState:
 
     def agree(self) -> None:
         """Raises MapMismatch unless all ranks have the same map in force: before saving, and after loading."""
-        self.check()
+        error: MapMismatch | None = None
+        try:
+            self.check()
+        except MapMismatch as failure:
+            error = failure
         found: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(found, self.sha256)
-        if len(set(found)) > 1:
-            raise MapMismatch(f"ranks have different maps: {[sha256[:16] for sha256 in found]}")
+        # A rank whose sets are wrong tells the others, which would wait for it.
+        dist.all_gather_object(found, (str(error) if error else None, self.sha256))
+        if error:
+            raise error
+        for rank, (failed, _) in enumerate(found):
+            if failed is not None:
+                raise MapMismatch(f"rank {rank}: {failed}")
+        if len({sha256 for _, sha256 in found}) > 1:
+            raise MapMismatch(f"ranks have different maps: {[sha256[:16] for _, sha256 in found]}")
 
-    def loaded(self, log2phys: Any) -> None:
-        """Every set has been filled anew, laid out by this map: after a checkpoint was loaded."""
+    @contextlib.contextmanager
+    def loading(self, log2phys: Any) -> Iterator[None]:
+        """Every set is filled anew inside, laid out by this map: while a checkpoint is loaded. If that fails, no set is
+        fit for a step."""
         slots = slots_of(log2phys)
         self._commit(slots, map_hash(slots))
+        self.versions = {name: "being loaded" for name in self.versions}
+        yield
+        self.versions = {name: self.sha256 for name in self.versions}
+        self._remake()
+
+    @property
+    def torn(self) -> bool:
+        """Whether a move was cut off while it wrote: nothing here is fit for a step until a checkpoint is loaded."""
+        return TORN in self.versions.values()
+
+    def _tear(self) -> None:
+        self.versions = {name: TORN for name in self.versions}
 
     def phys2log(self, layer: int) -> list[int]:
         """Logical expert in every slot of a layer."""
@@ -166,13 +281,16 @@ class ExpertState:
         return experts
 
     def _drop(self) -> None:
-        for drop, _ in self._derived.values():
+        for name, (drop, _) in self._derived.items():
+            self.versions[name] = "dropped"
             drop()
 
     def _remake(self) -> None:
-        for _, remake in self._derived.values():
+        """Makes derived tensors from what is there now; one that cannot be made is refused by the next step."""
+        for name, (_, remake) in self._derived.items():
             remake()
+            self.versions[name] = self.sha256
 
     def _commit(self, log2phys: Slots, sha256: str) -> None:
         self.log2phys, self.sha256 = log2phys, sha256
-        self.versions = {name: sha256 for name in self.versions}
+        self.versions = {name: self.versions[name] if name in self._derived else sha256 for name in self.versions}
