@@ -1,7 +1,7 @@
 //! AReaL: samples to DP ranks by LPT on tokens, then a first-fit-decreasing of its own in each.
 //!
 //! `ffd_allocate`: longest first; the first `least` items open a group each; a later item opens one only where it does not
-//! fit the emptiest, else joins, of the groups it fits in, the one with fewest items. All ranks ask for the most groups any
+//! fit the emptiest, else joins, of the groups it fits in, the one with fewest items (of these, fewest tokens). All ranks ask for the most groups any
 //! needs until they agree.
 //!
 //! Written from a description of `areal/utils/seqpack.py` (PyPI 1.0.4: `balanced_greedy_partition`, `ffd_allocate`,
@@ -61,7 +61,8 @@ fn ffd_allocate(units: &[u32], sizes: &[u64], capacity: u64, least: usize) -> Ve
             continue;
         }
         let fitting = groups.iter_mut().filter(|(tokens, _)| fits(*tokens));
-        let (tokens, group) = fitting.min_by_key(|(_, group)| group.len()).expect("the emptiest fits");
+        let (tokens, group) =
+            fitting.min_by_key(|(tokens, group)| (group.len(), *tokens)).expect("the emptiest fits");
         *tokens += size;
         group.push(unit);
     }

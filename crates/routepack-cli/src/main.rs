@@ -6,6 +6,7 @@ mod exit;
 mod interrupt;
 mod output;
 mod progress;
+mod sparkline;
 mod table;
 
 use clap::{Parser, Subcommand};

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use routepack::formats;
+use serde::de::DeserializeOwned;
 
 use crate::exit::Failure;
 
@@ -17,6 +18,17 @@ pub(crate) fn write_csv(path: &Path, header: &[&str], rows: &[Vec<String>]) -> R
     let bytes = written.map_err(|error| Failure::File(format!("{}: {error}", path.display())))?;
     formats::write_atomically(path, &bytes)?;
     Ok(())
+}
+
+/// Reads a table of CSV with at least one line; columns are found by name, and what is wrong is named with its line.
+pub(crate) fn read_csv<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Failure> {
+    let (text, shown) = formats::read_text(path)?;
+    let lines: Result<Vec<T>, _> = csv::Reader::from_reader(text.as_bytes()).deserialize().collect();
+    let lines = lines.map_err(|error| Failure::input(&shown, error))?;
+    if lines.is_empty() {
+        return Err(Failure::input(&shown, "a table without lines"));
+    }
+    Ok(lines)
 }
 
 /// Renders rows of cells under a header.

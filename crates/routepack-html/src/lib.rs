@@ -10,4 +10,7 @@ mod pictures;
 
 pub use page::{Page, page};
 pub use picture::{NumberTable, Picture};
-pub use pictures::{ShownStep, pictures_of_step, placement_moves};
+pub use pictures::{
+    MovePoint, RowsPoint, ShownStep, TracePoint, annealing, pictures_of_step, placement_moves,
+    rows_curve_picture, trade_off_curve,
+};

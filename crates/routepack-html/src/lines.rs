@@ -27,6 +27,9 @@ pub(crate) struct Lines<'a> {
 pub(crate) fn lines(lines: &Lines<'_>) -> Markup {
     let points = || lines.series.iter().flatten();
     let range = |of: fn(&(f64, f64)) -> f64| {
+        if points().next().is_none() {
+            return (0.0, 0.0);
+        }
         let values = || points().map(of);
         (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
     };

@@ -1,7 +1,10 @@
 //! The numbers of the pictures are those that a verified plan claims.
 
 use routepack_generate::{Preset, window};
-use routepack_html::{Page, Picture, ShownStep, page, pictures_of_step, placement_moves};
+use routepack_html::{
+    MovePoint, Page, Picture, RowsPoint, ShownStep, TracePoint, annealing, page, pictures_of_step,
+    placement_moves, rows_curve_picture, trade_off_curve,
+};
 use routepack_problem::{Instance, Layout, Placement};
 use routepack_verify::{Figures, figures};
 
@@ -126,5 +129,50 @@ fn drawings_are_files_and_the_page_names_them_all() {
     }
     for network in ["http:", "https:", "<script", "@import", "url("] {
         assert!(!text.replace("http://www.w3.org/2000/svg", "").contains(network), "{network}");
+    }
+}
+
+#[test]
+fn what_is_beside_the_plan_is_as_in_its_files() {
+    let at = |rung: u32, temperature: f64| TracePoint {
+        step: 1,
+        rung,
+        temperature,
+        best: 1.5,
+        median: 2.0,
+        worst: f64::from(rung) + 3.25,
+        spread: 0.5,
+        families: 9 - rung,
+    };
+    let trace = [at(0, f64::INFINITY), at(1, 4.0), at(2, 2.0)];
+    let drawn = annealing(&trace);
+    assert_eq!(column(&drawn[0], 4), ["3.25", "4.25", "5.25"], "worst energies");
+    assert_eq!(column(&drawn[1], 2), ["inf", "4", "2"]);
+    assert_eq!(column(&drawn[2], 2), ["9", "8", "7"]);
+    // Layer 0: peak 12 at no move, 10 with two, its bound; layer 1: 11 and 10 with four. Within 20 %: none need move, but
+    // within 10 % the first layer's two.
+    let move_of =
+        |layer, moved, peak| MovePoint { layer, method: "routepack".to_owned(), moved, peak, bound: 10 };
+    let curve =
+        trade_off_curve(&[move_of(0, 0, 12), move_of(0, 2, 10), move_of(1, 0, 11), move_of(1, 4, 10)]);
+    let moved = |percent: &str| {
+        curve
+            .numbers
+            .rows
+            .iter()
+            .find(|row| row[0] == percent)
+            .map(|row| row[1].clone())
+            .expect("a percentage")
+    };
+    assert_eq!([moved("0"), moved("10"), moved("20")], ["6", "2", "0"]);
+    let point =
+        |rows, seconds| RowsPoint { rows, seconds, tokens_per_second: 8.0, bubble: 0.25, joint_score: 3.0 };
+    let rows = rows_curve_picture(&[point(4, 2.5), point(5, 2.25), point(6, 2.75)]);
+    assert_eq!(column(&rows, 1), ["2.5", "2.25", "2.75"]);
+    assert!(rows.caption.starts_with("Least with 5 rows: 2.2500 s"), "{}", rows.caption);
+    for picture in drawn.iter().chain([&curve, &rows]) {
+        let svg = picture.svg();
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", picture.id);
+        assert!(svg.contains("<path class=\"line"), "{}", picture.id);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use routepack_anneal::Peers;
+use routepack_anneal::{Peers, TemperatureReport};
 
 /// A stage of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct Progress {
     pub fraction: f64,
     /// One line for a person.
     pub message: String,
+    /// The temperature that a layout search has finished, from the first search of a step alone.
+    pub temperature: Option<TemperatureReport>,
 }
 
 /// Watching and stopping: the search never reads a clock itself, it asks whether to stop between deterministic steps.

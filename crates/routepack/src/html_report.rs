@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use routepack_html::{NumberTable, Page, Picture, ShownStep, page, pictures_of_step, placement_moves};
+use routepack_html::{
+    MovePoint, NumberTable, Page, Picture, RowsPoint, ShownStep, TracePoint, annealing, page,
+    pictures_of_step, placement_moves, rows_curve_picture, trade_off_curve,
+};
 use routepack_problem::{Batch, Placement};
 use routepack_verify::{Plan, Verified, VerifyError, verify};
 
-use crate::report::{Report, report_of};
+use crate::report::{ARM_FIGURES, Report, report_of};
 
 /// A plan's page and its pictures, ready to be written.
 pub struct HtmlReport {
@@ -18,16 +21,47 @@ pub struct HtmlReport {
     pub svgs: Vec<(String, String)>,
 }
 
-/// Verifies a plan and draws it beside its reference arms.
+/// What else a page may show: records of how a plan was made, from the files that other commands write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// Temperatures of the layout search.
+    pub trace: Vec<TracePoint>,
+    /// What moves of experts buy.
+    pub moves: Vec<MovePoint>,
+    /// What more rows cost or save.
+    pub rows: Vec<RowsPoint>,
+}
+
+impl Beside {
+    fn pictures(&self) -> Vec<Picture> {
+        let mut pictures = Vec::new();
+        if !self.trace.is_empty() {
+            pictures.extend(annealing(&self.trace));
+        }
+        if !self.moves.is_empty() {
+            pictures.push(trade_off_curve(&self.moves));
+        }
+        if !self.rows.is_empty() {
+            pictures.push(rows_curve_picture(&self.rows));
+        }
+        pictures
+    }
+}
+
+/// Verifies a plan and draws it beside its reference arms; `beside` is shown as it is, in a section of its own.
 ///
 /// Experts are shown to come from the plan's resident placement; expert e from slot e where it names none.
 ///
 /// # Errors
 /// The plan does not verify.
-pub fn html_report(plan: &Plan, batch: &Arc<Batch>) -> Result<HtmlReport, VerifyError> {
+pub fn html_report(plan: &Plan, batch: &Arc<Batch>, beside: &Beside) -> Result<HtmlReport, VerifyError> {
     let verified = verify(plan, batch)?;
     let report = report_of(plan, &verified)?;
-    let sections = sections(plan, &verified)?;
+    let mut sections = sections(plan, &verified)?;
+    let more = beside.pictures();
+    if !more.is_empty() {
+        sections.push(("How it was found".to_owned(), more));
+    }
     let svgs = sections.iter().flat_map(|(_, pictures)| pictures);
     let svgs = svgs.map(|picture| (picture.id.clone(), picture.svg())).collect();
     let tables = [("Beside reference arms".to_owned(), arms_table(&report))];
@@ -103,20 +137,8 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
 
 /// Figures of the arms, an arm a column.
 fn arms_table(report: &Report) -> NumberTable {
-    type Figure = (&'static str, fn(&crate::Arm) -> String);
-    let figures: [Figure; 9] = [
-        ("rows", |arm| arm.figures.rows.to_string()),
-        ("peak sum, routed rows", |arm| arm.figures.peak_sum.to_string()),
-        ("worst peak, routed rows", |arm| arm.figures.worst_peak.to_string()),
-        ("balance efficiency", |arm| format!("{:.4}", arm.figures.balance_efficiency)),
-        ("CV of rank loads", |arm| format!("{:.5}", arm.figures.cv)),
-        ("attention cost", |arm| format!("{:.4}", arm.figures.attention_cost)),
-        ("joint score", |arm| format!("{:.4}", arm.figures.joint_score)),
-        ("gap to its placement, %", |arm| format!("{:.3}", 100.0 * arm.figures.gap_to_placement)),
-        ("gap to any placement, %", |arm| format!("{:.3}", 100.0 * arm.gap)),
-    ];
     let header = std::iter::once("figure".to_owned()).chain(report.arms.iter().map(|arm| arm.name.clone()));
-    let rows = figures.iter().map(|(name, figure)| {
+    let rows = ARM_FIGURES.iter().map(|(name, figure)| {
         std::iter::once((*name).to_owned()).chain(report.arms.iter().map(figure)).collect()
     });
     NumberTable { header: header.collect(), rows: rows.collect() }

@@ -13,19 +13,22 @@ mod plan;
 mod refine;
 mod report;
 mod rows;
+mod rows_curve;
 mod sequence;
 mod simulated;
 
 pub use control::{Control, Progress, Stage};
 pub use error::PlanError;
 pub use filter::filter;
-pub use html_report::{HtmlReport, html_report};
+pub use html_report::{Beside, HtmlReport, html_report};
 pub use job::Job;
 pub use moves::MoveOptions;
 pub use passes::{TRAIN, plan_passes, sign};
 pub use plan::plan;
 pub use refine::{Aim, RefineOptions};
-pub use report::{Arm, Report, report};
+pub use report::{ARM_FIGURES, Arm, ArmFigure, Report, report};
+pub use routepack_html::{MovePoint, RowsPoint, TracePoint};
+pub use rows_curve::rows_curve;
 pub use sequence::{Sequence, SequenceArm, Sequenced};
 pub use simulated::{Simulated, SimulatedArm, SimulatedError, simulate_plan};
 

@@ -238,7 +238,9 @@ fn arrange_step(
             let message = format!("{rows} rows, joint score {:.4}", progress.score.worst_shard as f64 / unit);
             let within = progress.report.as_ref().map_or(0.0, |report| f64::from(report.rung) / rungs);
             let fraction = (f64::from(progress.round) + within) / f64::from(job.arrange.rounds);
-            control.say(Stage::Arrange, at, (index as f64 + fraction) / to_try.len() as f64, message);
+            let (fraction, temperature) =
+                ((index as f64 + fraction) / to_try.len() as f64, progress.report.clone());
+            (control.observe)(&Progress { stage: Stage::Arrange, step: at, fraction, message, temperature });
         };
         let arranged =
             arrange_among(&instance, placement, &layout, &options, job.seed, &stop, &mut observe, peers)?;
@@ -302,6 +304,6 @@ fn can_fill(window: &Instance, rows: u64) -> bool {
 
 impl Control<'_> {
     pub(crate) fn say(&mut self, stage: Stage, step: (usize, usize), fraction: f64, message: String) {
-        (self.observe)(&Progress { stage, step, fraction, message });
+        (self.observe)(&Progress { stage, step, fraction, message, temperature: None });
     }
 }

@@ -25,6 +25,23 @@ pub struct Arm {
     pub figures: Figures,
 }
 
+/// A figure of an arm: name with its unit, value as text.
+pub type ArmFigure = (&'static str, fn(&Arm) -> String);
+
+/// The figures of the table of arms.
+pub const ARM_FIGURES: [ArmFigure; 10] = [
+    ("rows", |arm| arm.figures.rows.to_string()),
+    ("CV of rank loads", |arm| format!("{:.5}", arm.figures.cv)),
+    ("peak sum, routed rows", |arm| arm.figures.peak_sum.to_string()),
+    ("worst peak, routed rows", |arm| arm.figures.worst_peak.to_string()),
+    ("balance efficiency", |arm| format!("{:.4}", arm.figures.balance_efficiency)),
+    ("attention cost", |arm| format!("{:.4}", arm.figures.attention_cost)),
+    ("joint score", |arm| format!("{:.4}", arm.figures.joint_score)),
+    ("gap to its placement, %", |arm| format!("{:.3}", 100.0 * arm.figures.gap_to_placement)),
+    ("gap to any placement, %", |arm| format!("{:.3}", 100.0 * arm.gap)),
+    ("busiest rank's rows", |arm| arm.figures.busiest_rank_rows.to_string()),
+];
+
 /// A plan's figures beside those of the reference arms, all recomputed from the window.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Report {

@@ -20,6 +20,8 @@ pub struct SimulatedArm {
     pub rows: u64,
     /// Raw tokens a second.
     pub tokens_per_second: f64,
+    /// The same of every step.
+    pub step_tokens_per_second: Vec<f64>,
     /// Seconds, by what they are spent on.
     #[serde(flatten)]
     pub time: StepTime,
@@ -49,6 +51,9 @@ pub enum SimulatedError {
     /// The simulation refused its input.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
+    /// No layout of so many rows.
+    #[error(transparent)]
+    Arrange(#[from] routepack_arrange::ArrangeError),
     /// A plan without recorded routes: which expert is busy is not known.
     #[error("the window has no recorded routes: expert work cannot be simulated")]
     NoRoutes,
@@ -75,11 +80,20 @@ pub fn simulate_plan(
         let mut time = StepTime::default();
         // Experts move once: the first step pays.
         let mut resident = resident;
+        let mut step_tokens_per_second = Vec::new();
         for (instance, layout) in verified.instances.iter().zip(&arm.layouts) {
-            time += simulate(instance, placement, layout, resident.take(), model, cluster, options)?;
+            let step = simulate(instance, placement, layout, resident.take(), model, cluster, options)?;
+            step_tokens_per_second.push(step.tokens_per_second());
+            time += step;
         }
         let (name, rows) = (arm.name.to_owned(), arm.figures.rows);
-        Ok(SimulatedArm { name, rows, tokens_per_second: time.tokens_per_second(), time })
+        Ok(SimulatedArm {
+            name,
+            rows,
+            tokens_per_second: time.tokens_per_second(),
+            step_tokens_per_second,
+            time,
+        })
     };
     Ok(Simulated {
         plan_sha256: plan.sha256.clone(),

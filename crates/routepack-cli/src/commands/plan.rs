@@ -1,9 +1,11 @@
 //! `routepack plan`: a window and a job to a verified plan.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use routepack::anneal::TemperatureReport;
 use routepack::formats;
 use routepack::{Aim, Control, Job, Plan, PlanError, TRAIN};
 
@@ -59,6 +61,9 @@ pub(crate) struct Arguments {
     /// Where the weights are: a plan, or a file of `routepack place -o`. What may move from there is in the job's `[moves]`.
     #[arg(long, value_name = "FILE")]
     resident: Option<PathBuf>,
+    /// Table to write of the layout search (CSV): temperatures of every step's first search, for `routepack report --trace`.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Threads; all processors by default. The plan does not depend on it.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -102,7 +107,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let batch = read_window(&arguments.window)?;
     control = control.cancelled_by(interrupt::flag());
     let bar = Bar::new(arguments.quiet);
-    let mut control = control.observed_by(|progress| bar.show(progress));
+    let trace = Mutex::new(String::new());
+    let mut control = control.observed_by(|progress| {
+        bar.show(progress);
+        if let (Some(report), true) = (&progress.temperature, arguments.trace.is_some()) {
+            let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
+            if trace.is_empty() {
+                *trace = format!("step,{}\n", TemperatureReport::csv_header(&[]));
+            }
+            let report = TemperatureReport { moves: Vec::new(), ..report.clone() };
+            *trace = format!("{trace}{},{}\n", progress.step.0, report.csv_row());
+        }
+    });
     let plans = in_pool(arguments.threads, || routepack::plan_passes(&batch, &job, &mut control))?.map_err(
         |error| {
             if matches!(error, PlanError::NotFound { .. }) {
@@ -114,6 +130,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     )?;
     drop(control);
     drop(bar);
+    if let Some(path) = &arguments.trace {
+        let trace = trace.into_inner().unwrap_or_else(PoisonError::into_inner);
+        formats::write_atomically(path, trace.as_bytes())?;
+    }
     let to_stdout = arguments.output.as_deref().is_some_and(is_stdout);
     for (pass, plan) in &plans {
         match &arguments.output {

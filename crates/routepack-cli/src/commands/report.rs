@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use routepack::{Arm, Report, formats, html_report};
+use routepack::{ARM_FIGURES, Arm, Beside, Plan, Report, formats, html_report};
 
 use super::{is_stdout, read_window, refused};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
-use crate::table;
+use crate::sparkline::sparkline;
+use crate::table::{self, read_csv};
 
 /// Arguments of `routepack report`.
 #[derive(clap::Args)]
@@ -15,6 +16,7 @@ use crate::table;
 Examples:
   routepack report plan.json --window window.npz
   routepack report plan.json --window window.npz --html plan.html --svg pictures
+  routepack report plan.json --window window.npz --html plan.html --trace trace.csv --curve moves.csv
   routepack report plan.json --window window.npz --json | jq '.arms[] | [.name, .joint_score, .worst_peak, .cv, .gap]'
 
 Arms: baseline (identity placement, first-fit decreasing), reorder (the plan's placement, first-fit decreasing),
@@ -28,11 +30,20 @@ pub(crate) struct Arguments {
     #[arg(long)]
     window: PathBuf,
     /// Write a page with pictures: one HTML file that needs no network (`-`: to standard output, and no table).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "drawn")]
     html: Option<PathBuf>,
     /// Write every picture as an SVG file into this folder, made if it is not there.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", group = "drawn")]
     svg: Option<PathBuf>,
+    /// Show the layout search in the page: the table of `routepack plan --trace`.
+    #[arg(long, value_name = "FILE", requires = "drawn")]
+    trace: Option<PathBuf>,
+    /// Show what moves of experts buy in the page: the table of `routepack place --curve`.
+    #[arg(long, value_name = "FILE", requires = "drawn")]
+    curve: Option<PathBuf>,
+    /// Show step time by rows in the page: the table of `routepack simulate --rows-curve`.
+    #[arg(long, value_name = "FILE", requires = "drawn")]
+    rows_curve: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -43,8 +54,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let draws = arguments.html.is_some() || arguments.svg.is_some();
+    let beside = Beside {
+        trace: read_table(arguments.trace.as_deref())?,
+        moves: read_table(arguments.curve.as_deref())?,
+        rows: read_table(arguments.rows_curve.as_deref())?,
+    };
     let made = if draws {
-        html_report(&plan, &batch).map(|drawn| (drawn.report, Some((drawn.html, drawn.svgs))))
+        html_report(&plan, &batch, &beside).map(|drawn| (drawn.report, Some((drawn.html, drawn.svgs))))
     } else {
         routepack::report(&plan, &batch).map(|report| (report, None))
     };
@@ -58,7 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.html.as_deref().is_some_and(is_stdout) {
         return Ok(());
     }
-    if arguments.json { print_json(&report) } else { print(&in_words(&report)) }
+    if arguments.json { print_json(&report) } else { print(&in_words(&report, &plan)) }
+}
+
+fn read_table<T: serde::de::DeserializeOwned>(path: Option<&std::path::Path>) -> Result<Vec<T>, Failure> {
+    path.map_or_else(|| Ok(Vec::new()), read_csv)
 }
 
 /// Writes the page and the pictures that were asked for.
@@ -77,7 +97,7 @@ fn write_drawn(arguments: &Arguments, html: &str, svgs: &[(String, String)]) -> 
     Ok(())
 }
 
-fn in_words(report: &Report) -> String {
+fn in_words(report: &Report, plan: &Plan) -> String {
     let proved = report.rows_proved.iter().all(|&proved| proved);
     let rows = if proved { "fewest, proved" } else { "not proved to be fewest" };
     let mut lines =
@@ -94,32 +114,46 @@ fn in_words(report: &Report) -> String {
         "routepack against, in percent:".to_owned(),
         table::render(&header(others), &difference_rows(ours, others)),
     ]);
+    lines.push(String::new());
+    lines.extend(pictures(ours, plan));
     let more = report.arms.iter().filter(|arm| arm.own_rows);
     lines.extend(more.map(|arm| format!("{} needs more rows than the plan", arm.name)));
     lines.extend(report.without.iter().map(|(name, why)| format!("{name}: no layout ({why})")));
     lines.join("\n")
 }
 
+/// What the plan looks like, a line each: cells, shards, layers.
+fn pictures(ours: &Arm, plan: &Plan) -> Vec<String> {
+    let line = |name: &str, values: &[f64], low: f64, digits: usize| {
+        let (least, most) = values
+            .iter()
+            .fold((f64::INFINITY, 0.0f64), |(least, most), &value| (least.min(value), most.max(value)));
+        let bars = sparkline(values, low);
+        format!("{name:<20} {bars}\n{:<20} {least:.digits$} to {most:.digits$}", "")
+    };
+    let rows = plan.steps.iter().flat_map(|step| &step.tokens.padded);
+    let fullest: Vec<f64> = rows.map(|cells| cells.iter().copied().max().unwrap_or(0) as f64).collect();
+    let unit = ours.figures.unit as f64;
+    let shards: Vec<f64> = ours.figures.shard_cost.iter().map(|&cost| cost as f64 / unit).collect();
+    let over_mean = |ranks: &Vec<u64>| {
+        let (most, sum) = (ranks.iter().copied().max().unwrap_or(0), ranks.iter().sum::<u64>());
+        if sum == 0 { 1.0 } else { most as f64 * ranks.len() as f64 / sum as f64 }
+    };
+    let layers: Vec<f64> = ours.figures.rank_loads.iter().map(over_mean).collect();
+    let mut lines =
+        vec![line("fullest cell, tokens", &fullest, 0.0, 0), line("cost of shards", &shards, 0.0, 4)];
+    if !layers.is_empty() {
+        lines.push(line("layers, peak/mean", &layers, 1.0, 4));
+    }
+    lines
+}
+
 fn header(arms: &[Arm]) -> Vec<&str> {
     std::iter::once("").chain(arms.iter().map(|arm| arm.name.as_str())).collect()
 }
 
-type Figure = (&'static str, fn(&Arm) -> String);
-
 fn figure_rows(arms: &[Arm]) -> Vec<Vec<String>> {
-    let figures: [Figure; 10] = [
-        ("rows", |arm| arm.figures.rows.to_string()),
-        ("CV of rank loads", |arm| format!("{:.5}", arm.figures.cv)),
-        ("peak sum", |arm| arm.figures.peak_sum.to_string()),
-        ("worst peak", |arm| arm.figures.worst_peak.to_string()),
-        ("balance efficiency", |arm| format!("{:.4}", arm.figures.balance_efficiency)),
-        ("attention cost", |arm| format!("{:.4}", arm.figures.attention_cost)),
-        ("joint score", |arm| format!("{:.4}", arm.figures.joint_score)),
-        ("gap to its placement %", |arm| format!("{:.3}", 100.0 * arm.figures.gap_to_placement)),
-        ("gap to any placement %", |arm| format!("{:.3}", 100.0 * arm.gap)),
-        ("busiest rank's rows", |arm| arm.figures.busiest_rank_rows.to_string()),
-    ];
-    figures
+    ARM_FIGURES
         .iter()
         .map(|(name, figure)| std::iter::once((*name).to_owned()).chain(arms.iter().map(figure)).collect())
         .collect()

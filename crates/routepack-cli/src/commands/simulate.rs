@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use routepack::formats;
 use routepack::simulation::StepTime;
-use routepack::{Placement, Simulated, SimulatedArm, SimulatedError, simulate_plan};
+use routepack::{Placement, RowsPoint, Simulated, SimulatedArm, SimulatedError, rows_curve, simulate_plan};
+use routepack_bench::Sample;
 
 use super::machine::{ClusterArguments, read_model};
 use super::{read_window, refused};
 use crate::exit::Failure;
+use crate::interrupt::Deadline;
 use crate::output::{print, print_json};
-use crate::table;
+use crate::table::{self, write_csv};
 
 /// Arguments of `routepack simulate`.
 #[derive(clap::Args)]
@@ -18,6 +20,7 @@ use crate::table;
 Examples:
   routepack simulate plan.json --window window.npz --model ling-3.0-tiny-like --cluster h20
   routepack simulate plan.json --window window.npz --model config.json --cluster my-cluster.toml --recompute
+  routepack simulate plan.json --window window.npz --model qwen3-30b-a3b --cluster h200 --extra-rows 8
   routepack simulate plan.json --window window.npz --model qwen3-30b-a3b --cluster h200 --json | jq '.arms[].seconds'
 
 Models and clusters are presets, TOML files of the same form, or (models) the config.json a model is published with.
@@ -41,6 +44,12 @@ pub(crate) struct Arguments {
     /// Seconds of planning that rollouts do not hide; charged to every arm.
     #[arg(long, default_value_t = 0.0)]
     planning_seconds: f64,
+    /// Also arrange up to this many rows more than the plan has, under its placement, and say what that is worth.
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    extra_rows: Option<u32>,
+    /// Table to write of step time by rows (CSV), for `routepack report --rows-curve`.
+    #[arg(long, value_name = "FILE", requires = "extra_rows")]
+    rows_curve: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -64,12 +73,61 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         _ => None,
     };
-    match simulate_plan(&plan, &batch, resident.as_ref(), &model, &cluster, &options) {
-        Ok(simulated) if arguments.json => print_json(&simulated),
-        Ok(simulated) => print(&in_words(&simulated)),
-        Err(SimulatedError::Verify(error)) => refused(&arguments.plan, &error, arguments.json),
-        Err(error) => Err(Failure::input(arguments.window.display(), error)),
+    let simulated = simulate_plan(&plan, &batch, resident.as_ref(), &model, &cluster, &options);
+    let simulated = match simulated {
+        Ok(simulated) => simulated,
+        Err(SimulatedError::Verify(error)) => return refused(&arguments.plan, &error, arguments.json),
+        Err(error) => return Err(Failure::input(arguments.window.display(), error)),
+    };
+    let Some(extra_rows) = arguments.extra_rows else {
+        return if arguments.json { print_json(&simulated) } else { print(&in_words(&simulated)) };
+    };
+    let stop = Deadline::after(None).stop();
+    let curve = rows_curve(&plan, &batch, extra_rows, (&model, &cluster, &options), &stop)
+        .map_err(|error| Failure::input(arguments.window.display(), error))?;
+    if let Some(path) = &arguments.rows_curve {
+        write_csv(path, &CURVE_HEADER, &curve.iter().map(curve_line).collect::<Vec<_>>())?;
     }
+    if arguments.json {
+        return print_json(&serde_json::json!({ "simulated": simulated, "rows_curve": curve }));
+    }
+    print(&format!("{}\n\n{}", in_words(&simulated), curve_in_words(&curve)))
+}
+
+const CURVE_HEADER: [&str; 5] = ["rows", "seconds", "tokens_per_second", "bubble", "joint_score"];
+
+fn curve_line(point: &RowsPoint) -> Vec<String> {
+    let RowsPoint { rows, seconds, tokens_per_second, bubble, joint_score } = point;
+    std::iter::once(rows.to_string())
+        .chain([seconds, tokens_per_second, bubble, joint_score].map(f64::to_string))
+        .collect()
+}
+
+/// The curve with its best number of rows.
+fn curve_in_words(curve: &[RowsPoint]) -> String {
+    let Some(best) = curve.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds)) else {
+        return "stopped before any number of rows was arranged".to_owned();
+    };
+    let most = curve.iter().map(|point| point.seconds).fold(0.0, f64::max);
+    let rows = curve.iter().map(|point| {
+        let bar = "█".repeat((24.0 * point.seconds / most).round() as usize);
+        vec![
+            point.rows.to_string(),
+            format!("{:.4}", point.seconds),
+            format!("{:.0}", point.tokens_per_second),
+            format!("{:.2}", 100.0 * point.bubble / point.seconds),
+            format!("{:.4}", point.joint_score),
+            format!("{bar:<24}"),
+        ]
+    });
+    let header = ["rows", "seconds", "tokens/s", "bubble %", "joint score", ""];
+    let table = table::render(&header, &rows.collect::<Vec<_>>());
+    let own = &curve[0];
+    let gain = 100.0 * (own.seconds / best.seconds - 1.0);
+    format!(
+        "step time by rows, simulated:\n{table}\nbest with {} rows: {gain:+.2} % against the plan's {}",
+        best.rows, own.rows
+    )
 }
 
 fn in_words(simulated: &Simulated) -> String {
@@ -83,6 +141,12 @@ fn in_words(simulated: &Simulated) -> String {
     ];
     lines.extend(without.iter().map(|(name, why)| format!("{name}: no layout ({why})")));
     lines.join("\n")
+}
+
+/// Tokens a second, mean and standard deviation over the steps.
+fn mean_and_sd(arm: &SimulatedArm) -> (String, String) {
+    let Sample { mean, sd, .. } = Sample::of(&arm.step_tokens_per_second);
+    (format!("{mean:.0}"), format!("{sd:.0}"))
 }
 
 type Term = (&'static str, fn(&StepTime) -> f64);
@@ -110,6 +174,10 @@ fn rows(arms: &[SimulatedArm]) -> Vec<Vec<String>> {
         row("tokens/s", &|arm| format!("{:.0}", arm.tokens_per_second)),
         row("against the first %", &|arm| format!("{:+.2}", 100.0 * (arm.tokens_per_second / first - 1.0))),
     ];
+    if arms.iter().any(|arm| arm.step_tokens_per_second.len() > 1) {
+        rows.push(row("tokens/s, mean of steps", &|arm| mean_and_sd(arm).0));
+        rows.push(row("  sd over steps", &|arm| mean_and_sd(arm).1));
+    }
     let charged = TERMS.iter().filter(|(_, term)| arms.iter().any(|arm| term(&arm.time) > 0.0));
     rows.extend(
         charged.map(|(name, term)| {

@@ -1,17 +1,23 @@
 //! One picture a file: what a plan's step costs and where, from its nouns alone.
 
+mod annealing;
 mod cells;
 mod layers;
 mod lengths;
 mod moves;
+mod rows_curve;
 mod shards;
+mod trade_off;
 
 use routepack_problem::{Evaluation, Instance, Layout, Placement, evaluate};
 use routepack_verify::Figures;
 
 use crate::Picture;
 
+pub use annealing::{TracePoint, annealing};
 pub use moves::placement_moves;
+pub use rows_curve::{RowsPoint, rows_curve_picture};
+pub use trade_off::{MovePoint, trade_off_curve};
 
 /// A verified step, ready to be drawn.
 pub struct ShownStep<'a> {

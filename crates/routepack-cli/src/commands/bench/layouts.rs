@@ -199,16 +199,16 @@ fn plot(path: &Path, windows: &[WindowArms]) -> Result<(), Failure> {
     let names: Vec<&str> = windows[0].arms.iter().map(|arm| arm.name).collect();
     let dots = |value: fn(&LayoutArm) -> Option<f64>| -> Vec<Dots> {
         let of_window = |window: &WindowArms| {
-            let ours = value(window.arms.iter().find(|arm| arm.name == "routepack")?)?;
-            let values = window.arms.iter().map(|arm| Some(100.0 * (value(arm)? / ours - 1.0)));
-            Some(Dots { name: window.window.clone(), values: values.collect() })
+            let ours = window.arms.iter().find(|arm| arm.name == "routepack").and_then(value);
+            let values = window.arms.iter().map(|arm| Some(100.0 * (value(arm)? / ours? - 1.0)));
+            Dots { name: window.window.clone(), values: values.collect() }
         };
-        windows.iter().filter_map(of_window).collect()
+        windows.iter().map(of_window).collect()
     };
     let joint = dots(|arm| Some(arm.figures.as_ref().ok()?.joint_score));
     let time = dots(|arm| arm.step_seconds);
     let mut panels = vec![("joint score against routepack, %", &joint[..])];
-    if !time.is_empty() {
+    if time.iter().any(|dots| dots.values.iter().any(Option::is_some)) {
         panels.push(("simulated step time against routepack, %", &time[..]));
     }
     draw_dots(path, &names, &panels)

@@ -1,0 +1,63 @@
+//! Simulated step time by the number of rows.
+
+use serde::{Deserialize, Serialize};
+
+use super::titles;
+use crate::lines::{Lines, lines};
+use crate::{NumberTable, Picture};
+
+/// A line of the table that `routepack simulate --rows-curve` writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowsPoint {
+    /// Rows, over all steps.
+    pub rows: u64,
+    /// Simulated seconds.
+    pub seconds: f64,
+    /// Raw tokens a second.
+    pub tokens_per_second: f64,
+    /// Seconds that the pacing pipeline stage waits.
+    pub bubble: f64,
+    /// Cost of the slowest shard, unit of the paper.
+    pub joint_score: f64,
+}
+
+/// Step time and, of it, the bubble, by rows.
+pub fn rows_curve_picture(points: &[RowsPoint]) -> Picture {
+    let title = "Simulated step time by rows";
+    let of = |value: fn(&RowsPoint) -> f64| {
+        let places = points.iter().map(|point| (point.rows as f64, value(point)));
+        places.filter(|(_, value)| value.is_finite()).collect()
+    };
+    let series: [Vec<(f64, f64)>; 2] = [of(|point| point.seconds), of(|point| point.bubble)];
+    let drawing = lines(&Lines {
+        title,
+        x_label: "rows",
+        y_label: "seconds (simulated)",
+        whole: true,
+        names: &["step", "pipeline bubble"],
+        series: &series,
+        from_zero: true,
+    });
+    let least = points.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    let rows = points.iter().map(|point| {
+        let RowsPoint { rows, seconds, tokens_per_second, bubble, joint_score } = point;
+        std::iter::once(rows.to_string())
+            .chain([seconds, tokens_per_second, bubble, joint_score].map(f64::to_string))
+            .collect()
+    });
+    Picture {
+        id: "rows-curve".to_owned(),
+        title: title.to_owned(),
+        caption: least.map_or_else(String::new, |point| {
+            format!(
+                "Least with {} rows: {:.4} s. More rows shrink the bubble and add slowest slots.",
+                point.rows, point.seconds
+            )
+        }),
+        drawing,
+        numbers: NumberTable {
+            header: titles(["rows", "step, s", "tokens/s", "bubble, s", "joint score"]),
+            rows: rows.collect(),
+        },
+    }
+}

@@ -1,0 +1,118 @@
+//! Simulated step time by the number of rows: with pipelines, more rows than the fewest can be faster (DESIGN §1.1).
+//!
+//! Under the plan's placement every number of rows from the plan's on is arranged anew, from the plan's layout with cells
+//! split, with the plan's options and seed; then simulated. A pipeline's bubble is about (pp − 1)/R of its work, which more
+//! rows make smaller, while every row adds slowest slots and busiest ranks. One search of layouts a number of rows.
+
+use std::sync::Arc;
+
+use routepack_arrange::{ArrangeOptions, arrange, spread_bins};
+use routepack_html::RowsPoint;
+use routepack_problem::{Batch, Instance, Layout};
+use routepack_simulate::{Cluster, Model, SimulateOptions, StepTime, simulate};
+use routepack_verify::{Plan, verify};
+
+use crate::SimulatedError;
+
+/// The plan's own rows first, then up to `extra_rows` more in steps of the trainer's multiple; numbers that no layout fills
+/// and that an interleaved pipeline cannot run are left out. Once `stop` says so, the curve ends.
+///
+/// # Errors
+/// As [`crate::simulate_plan`].
+pub fn rows_curve(
+    plan: &Plan,
+    batch: &Arc<Batch>,
+    extra_rows: u32,
+    (model, cluster, options): (&Model, &Cluster, &SimulateOptions),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<RowsPoint>, SimulatedError> {
+    let verified = verify(plan, batch)?;
+    let placement = verified.placement.as_ref().ok_or(SimulatedError::NoRoutes)?;
+    let arrange_options: ArrangeOptions =
+        serde_json::from_value(plan.options["arrange"].clone()).unwrap_or_default();
+    let setting = &plan.setting;
+    let multiple = setting.packing.rows_multiple as usize;
+    let stages = verified.instances[0].topology().num_stages();
+    let mut curve = Vec::new();
+    for extra in (0..=extra_rows as usize).step_by(multiple) {
+        let (mut time, mut rows, mut score) = (StepTime::default(), 0, 0.0);
+        let mut complete = true;
+        for (instance, own) in verified.instances.iter().zip(&verified.layouts) {
+            let wanted = own.num_rows() + extra;
+            let runs = setting.topology.vpp == 1 || wanted.is_multiple_of(stages);
+            if stop() || !runs || instance.num_units() < wanted * own.num_slots() {
+                complete = false;
+                break;
+            }
+            let found = if extra == 0 {
+                own.clone()
+            } else {
+                let first = spread_bins(instance, &bins_of(instance, own), wanted)?;
+                arrange(instance, placement, &first, &arrange_options, plan.seed, stop, &mut |_| {})?.layout
+            };
+            time += simulate(instance, placement, &found, None, model, cluster, options)?;
+            let evaluation = routepack_problem::evaluate(instance, placement, &found);
+            let unit = u64::from(setting.packing.capacity) << instance.charges().scale_bits();
+            score += evaluation.score.worst_shard as f64 / unit as f64;
+            rows += wanted as u64;
+        }
+        if complete && !stop() {
+            curve.push(RowsPoint {
+                rows,
+                seconds: time.seconds,
+                tokens_per_second: time.tokens_per_second(),
+                bubble: time.bubble,
+                joint_score: score,
+            });
+        }
+    }
+    Ok(curve)
+}
+
+/// Units of every cell.
+fn bins_of(instance: &Instance, layout: &Layout) -> Vec<Vec<u32>> {
+    let mut bins = vec![Vec::new(); layout.num_cells()];
+    for unit in 0..instance.num_units() {
+        let first = instance.unit(unit)[0];
+        bins[layout.cell_of()[first as usize] as usize].push(unit as u32);
+    }
+    bins
+}
+
+#[cfg(test)]
+mod tests {
+    use routepack_generate::{Preset, window};
+    use routepack_simulate::presets;
+
+    use super::*;
+    use crate::{Control, Job, plan, simulate_plan};
+
+    #[test]
+    fn the_curve_begins_with_the_plan_and_more_rows_shrink_the_bubble() {
+        let mut recipe = Preset::Mixed.recipe();
+        recipe.prompts = 24;
+        let made = window(&recipe, 1).expect("valid");
+        let mut job = Job::new(made.setting);
+        (job.topology.dp, job.topology.pp) = (4, 2);
+        (job.topology.ep, job.arrange.proposals_per_unit, job.refine.turns) = (4, 20, 0);
+        let batch = Arc::new(made.batch);
+        let plan = plan(&batch, &job, &mut Control::new()).expect("a plan");
+        let (model, cluster) = (
+            presets::model("mixed-half-qwen3").expect("a preset"),
+            presets::cluster("h20").expect("a preset"),
+        );
+        let options = SimulateOptions::default();
+        let machine = (&model, &cluster, &options);
+        let curve = rows_curve(&plan, &batch, 2, machine, &|| false).expect("a curve");
+        let rows: Vec<u64> = curve.iter().map(|point| point.rows).collect();
+        let own = plan.steps[0].rows;
+        assert_eq!(rows, [own, own + 1, own + 2]);
+        let simulated = simulate_plan(&plan, &batch, None, &model, &cluster, &options).expect("simulated");
+        let ours = simulated.arms.last().expect("the plan");
+        assert!((curve[0].seconds - ours.time.seconds).abs() < 1e-12);
+        assert!((curve[0].bubble - ours.time.bubble).abs() < 1e-12);
+        let share = |point: &RowsPoint| point.bubble / point.seconds;
+        assert!(share(&curve[2]) < share(&curve[0]), "{curve:?}");
+        assert!(rows_curve(&plan, &batch, 2, machine, &|| true).expect("stopped").is_empty());
+    }
+}
