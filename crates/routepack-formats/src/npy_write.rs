@@ -24,15 +24,16 @@ impl Encoded {
         Self { name, bytes }
     }
 
-    /// Unsigned values in 2 or 4 bytes, whatever fits.
-    pub(crate) fn counts(name: &'static str, shape: &[usize], values: &[u32]) -> Self {
-        if values.iter().all(|&value| u16::try_from(value).is_ok()) {
+    /// Unsigned values in 2 or 4 bytes, whatever fits; they may lie apart.
+    pub(crate) fn counts(name: &'static str, shape: &[usize], pieces: &[&[u32]]) -> Self {
+        let values = || pieces.iter().copied().flatten();
+        if values().all(|&value| u16::try_from(value).is_ok()) {
             Self::new(name, "<u2", shape, |bytes| {
-                bytes.extend(values.iter().flat_map(|&value| (value as u16).to_le_bytes()));
+                bytes.extend(values().flat_map(|&value| (value as u16).to_le_bytes()));
             })
         } else {
             Self::new(name, "<u4", shape, |bytes| {
-                bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                bytes.extend(values().flat_map(|value| value.to_le_bytes()));
             })
         }
     }

@@ -172,7 +172,7 @@ pub fn encode_plan(plan: &Plan) -> Vec<u8> {
         Encoded::integers("cell_of", &samples, &cell_of),
         Encoded::long_integers("steps", &[steps.len()], &steps),
         Encoded::long_integers("rows", &[rows.len()], &rows),
-        Encoded::counts("dummies", &[dummies.len()], &dummies),
+        Encoded::counts("dummies", &[dummies.len()], &[&dummies]),
         Encoded::texts("sha256", std::slice::from_ref(&plan.sha256)),
     ];
     if let Some(placement) = &plan.placement {

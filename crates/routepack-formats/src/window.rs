@@ -187,17 +187,17 @@ pub fn write_batch_npz(path: &Path, batch: &Batch) -> Result<(), FormatError> {
 /// A text id that ends with a zero character.
 pub fn encode_batch(batch: &Batch) -> Result<Vec<u8>, FormatError> {
     let vector = [batch.num_samples()];
-    let mut arrays = vec![Encoded::counts("lengths", &vector, &batch.lengths)];
+    let mut arrays = vec![Encoded::counts("lengths", &vector, &[&batch.lengths])];
     if let Some(counts) = &batch.expert_counts {
         let [samples, parts, layers, experts] = counts.shape();
         arrays.push(if parts == 1 {
-            Encoded::counts("expert_counts", &[samples, layers, experts], counts.values())
+            Encoded::counts("expert_counts", &[samples, layers, experts], &counts.by_sample())
         } else {
-            Encoded::counts("expert_counts", &counts.shape(), counts.values())
+            Encoded::counts("expert_counts", &counts.shape(), &counts.by_sample())
         });
     }
     for (name, values) in [("routed_rows", &batch.routed_rows), ("loss_tokens", &batch.loss_tokens)] {
-        arrays.extend(values.as_ref().map(|values| Encoded::counts(name, &[values.len()], values)));
+        arrays.extend(values.as_ref().map(|values| Encoded::counts(name, &[values.len()], &[values])));
     }
     match &batch.sample_ids {
         Some(SampleIds::Integers(ids)) => arrays.push(Encoded::integers("sample_ids", &[ids.len()], ids)),
@@ -218,7 +218,7 @@ pub fn encode_batch(batch: &Batch) -> Result<Vec<u8>, FormatError> {
     }
     if let Some(cost) = &batch.cost {
         let samples = cost.values.len() / cost.kinds.max(1);
-        arrays.push(Encoded::counts("cost", &[samples, cost.kinds], &cost.values));
+        arrays.push(Encoded::counts("cost", &[samples, cost.kinds], &[&cost.values]));
     }
     Ok(encode(&arrays))
 }

@@ -26,7 +26,7 @@ fn digest(batch: &Batch) -> u64 {
     };
     let some = |values: &Option<Vec<u32>>| values.clone().unwrap_or_default();
     let signed = |values: &Option<Vec<i64>>| values.clone().unwrap_or_default();
-    let counts = batch.expert_counts.as_ref().map_or_else(Vec::new, |counts| counts.values().to_vec());
+    let counts = batch.expert_counts.as_ref().map_or_else(Vec::new, |counts| counts.by_sample().concat());
     for values in [&batch.lengths, &counts, &some(&batch.routed_rows), &some(&batch.loss_tokens)] {
         take(values.len() as u64);
         for &value in values {
@@ -52,7 +52,7 @@ fn shares(batch: &Batch, choose: impl Fn(usize) -> bool) -> Vec<f64> {
     let size = counts.layers() * counts.experts();
     let mut shares = vec![0.0; size];
     for sample in (0..batch.num_samples()).filter(|&sample| choose(sample)) {
-        for (share, &count) in shares.iter_mut().zip(&counts.values()[sample * size..]) {
+        for (share, &count) in shares.iter_mut().zip(counts.of_sample(sample)) {
             *share += f64::from(count);
         }
     }

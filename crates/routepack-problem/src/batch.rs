@@ -1,11 +1,9 @@
 //! Recorded rollouts as arrays: what a window file holds.
 
-use std::sync::Arc;
-
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::ProblemError;
+use crate::{ExpertCounts, ProblemError};
 
 /// Samples whose counts one thread reads at a time.
 const SAMPLES_AT_ONCE: usize = 32;
@@ -40,68 +38,6 @@ impl SampleIds {
             Self::Integers(ids) => ids[index].to_string(),
             Self::Strings(ids) => ids[index].clone(),
         }
-    }
-}
-
-/// Expert choices aggregated per sample, `[samples, parts, layers, experts]`, in routed rows.
-///
-/// `parts` is 1 unless a DP slot's tokens are cut over several EP groups (DESIGN §1.1, m < 1). Clones share the values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpertCounts {
-    samples: usize,
-    parts: usize,
-    layers: usize,
-    experts: usize,
-    values: Arc<Vec<u32>>,
-}
-
-impl ExpertCounts {
-    /// Counts of the given shape from row-major `values`.
-    ///
-    /// # Errors
-    /// A dimension other than `samples` is 0, or the number of values is not the product of the dimensions.
-    pub fn new(shape: [usize; 4], values: Vec<u32>) -> Result<Self, ProblemError> {
-        let [samples, parts, layers, experts] = shape;
-        let product = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
-        if parts == 0 || layers == 0 || experts == 0 || product != Some(values.len()) {
-            return Err(ProblemError::shape(
-                "expert_counts",
-                &shape,
-                format!("positive dimensions with {} values in all", values.len()),
-            ));
-        }
-        Ok(Self { samples, parts, layers, experts, values: Arc::new(values) })
-    }
-
-    /// `[samples, parts, layers, experts]`.
-    pub fn shape(&self) -> [usize; 4] {
-        [self.samples, self.parts, self.layers, self.experts]
-    }
-
-    /// Layers L.
-    pub fn layers(&self) -> usize {
-        self.layers
-    }
-
-    /// Experts E per layer.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
-    /// Parts.
-    pub fn parts(&self) -> usize {
-        self.parts
-    }
-
-    /// Counts `[experts]` of one sample, part and layer.
-    pub fn of(&self, sample: usize, part: usize, layer: usize) -> &[u32] {
-        let start = ((sample * self.parts + part) * self.layers + layer) * self.experts;
-        &self.values[start..start + self.experts]
-    }
-
-    /// All values, row-major.
-    pub fn values(&self) -> &[u32] {
-        &self.values
     }
 }
 
@@ -349,8 +285,6 @@ mod tests {
 
     #[test]
     fn shapes_are_checked() {
-        assert!(ExpertCounts::new([2, 1, 1, 4], vec![0; 7]).is_err());
-        assert!(ExpertCounts::new([2, 0, 1, 4], vec![]).is_err());
         let mut short = batch(&[3, 3, 0, 0, 2, 2, 2, 2]);
         short.loss_tokens = Some(vec![1]);
         assert!(matches!(short.check(2), Err(ProblemError::Shape { field: "loss_tokens", .. })));

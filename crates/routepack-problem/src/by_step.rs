@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Batch, CostTable, ExpertCounts, ProblemError, SampleIds};
+use crate::{Batch, CostTable, ProblemError, SampleIds};
 
 impl Batch {
     /// The batches of the optimizer steps, steps ascending, each with its samples in input order.
@@ -16,21 +16,16 @@ impl Batch {
         for (sample, &step) in steps.iter().enumerate() {
             samples.entry(step).or_default().push(sample);
         }
-        samples.values().map(|samples| self.select(samples)).collect()
+        Ok(samples.values().map(|samples| self.select(samples)).collect())
     }
 
     /// The batch of these samples.
-    fn select(&self, samples: &[usize]) -> Result<Self, ProblemError> {
-        let counts = self.expert_counts.as_ref().map(|counts| {
-            let [_, parts, layers, experts] = counts.shape();
-            let values = pick(counts.values(), parts * layers * experts, samples);
-            ExpertCounts::new([samples.len(), parts, layers, experts], values)
-        });
+    fn select(&self, samples: &[usize]) -> Self {
         let tokens = |values: &Option<Vec<u32>>| values.as_ref().map(|values| pick(values, 1, samples));
         let integers = |values: &Option<Vec<i64>>| values.as_ref().map(|values| pick(values, 1, samples));
-        Ok(Self {
+        Self {
             lengths: pick(&self.lengths, 1, samples),
-            expert_counts: counts.transpose()?,
+            expert_counts: self.expert_counts.as_ref().map(|counts| counts.select(samples)),
             routed_rows: tokens(&self.routed_rows),
             loss_tokens: tokens(&self.loss_tokens),
             sample_ids: self.sample_ids.as_ref().map(|ids| match ids {
@@ -44,7 +39,7 @@ impl Batch {
                 kinds: table.kinds,
                 values: pick(&table.values, table.kinds, samples),
             }),
-        })
+        }
     }
 }
 
@@ -56,6 +51,7 @@ fn pick<T: Clone>(values: &[T], width: usize, samples: &[usize]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ExpertCounts;
 
     #[test]
     fn every_array_follows_its_sample() {

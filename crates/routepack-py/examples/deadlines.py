@@ -1,4 +1,4 @@
-"""How far plans overrun their deadline, and what memory they take.
+"""How far plans overrun their deadline, what memory they take, and how long a late filter takes.
 
     python deadlines.py [starts] [samples] [layers] [experts]
 
@@ -57,3 +57,11 @@ share = (overruns > 50).mean()
 print(f"{starts} starts of {samples} samples, {layers} layers, {experts} experts: all verified")
 print(f"overrun in ms: median {np.median(overruns):.0f}, 99 % {np.quantile(overruns, 0.99):.0f}, most {overruns[-1]:.0f}; beyond 50 ms: {share:.1%}")
 print(f"MB: counts {dense:.0f}; resident before {before:.0f}, with the batch {made:.0f}, at most while planning {peak:.0f}")
+
+seconds = []
+for index in range(20):
+    begun = time.perf_counter(), time.process_time()
+    plan.drop(indices=range(index, samples, 100))
+    seconds.append((time.perf_counter() - begun[0], time.process_time() - begun[1]))
+wall, processor = 1000 * np.median(seconds, axis=0)
+print(f"drop of {len(range(0, samples, 100))} samples, median ms: {wall:.0f}, of processor time {processor:.0f}")

@@ -3,29 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use numpy::{
-    PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods,
-};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use routepack::formats;
 use routepack::problem::CostTable;
-use routepack::{Batch, ExpertCounts, SampleIds};
+use routepack::{Batch, SampleIds};
 
-use crate::errors::{WindowError, of_format, of_problem};
+use crate::counts::Counts;
+use crate::errors::{of_format, of_problem};
 
 /// A window of recorded samples; immutable.
 #[pyclass(frozen, module = "routepack._native")]
 pub(crate) struct NativeBatch {
     pub(crate) batch: Arc<Batch>,
-}
-
-/// Counts as they come: `[samples, layers, experts]` at once, or one `[layers, experts]` a sample.
-#[derive(FromPyObject)]
-pub(crate) enum Counts<'py> {
-    Whole(PyReadonlyArrayDyn<'py, u32>),
-    Short(PyReadonlyArrayDyn<'py, u16>),
-    Each(Vec<PyReadonlyArray2<'py, u32>>),
 }
 
 /// Ids as they come.
@@ -53,7 +44,7 @@ impl NativeBatch {
     ) -> PyResult<Self> {
         let batch = Batch {
             lengths: lengths.as_array().to_vec(),
-            expert_counts: counts.map(|counts| expert_counts(&counts)).transpose()?,
+            expert_counts: counts.map(|counts| counts.hold()).transpose()?,
             routed_rows: routed_rows.map(|rows| rows.as_array().to_vec()),
             loss_tokens: loss_tokens.map(|tokens| tokens.as_array().to_vec()),
             sample_ids: ids.map(|ids| match ids {
@@ -101,7 +92,7 @@ impl NativeBatch {
         arrays.set_item("lengths", PyArray1::from_slice(py, &batch.lengths))?;
         if let Some(counts) = &batch.expert_counts {
             let [samples, parts, layers, experts] = counts.shape();
-            let flat = PyArray1::from_slice(py, counts.values());
+            let flat = PyArray1::from_vec(py, counts.by_sample().concat());
             let shaped = match parts {
                 1 => flat.reshape([samples, layers, experts])?.into_any(),
                 _ => flat.reshape([samples, parts, layers, experts])?.into_any(),
@@ -144,43 +135,5 @@ impl NativeBatch {
     /// Digest of the window, as plans state it.
     fn sha256(&self, py: Python<'_>) -> String {
         py.detach(|| routepack::verification::window_sha256(&self.batch))
-    }
-}
-
-/// One copy of the counts, the one that planning works on.
-fn expert_counts(counts: &Counts<'_>) -> PyResult<ExpertCounts> {
-    let shaped = |shape: &[usize], values: Vec<u32>| {
-        let shape = match *shape {
-            [samples, layers, experts] => [samples, 1, layers, experts],
-            [samples, parts, layers, experts] => [samples, parts, layers, experts],
-            _ => {
-                return Err(WindowError::new_err(format!(
-                    "counts: shape {shape:?}, expected [samples, layers, experts]"
-                )));
-            }
-        };
-        ExpertCounts::new(shape, values).map_err(|error| of_problem(&error))
-    };
-    match counts {
-        Counts::Whole(counts) => shaped(counts.shape(), counts.as_array().iter().copied().collect()),
-        Counts::Short(counts) => {
-            shaped(counts.shape(), counts.as_array().iter().map(|&count| count.into()).collect())
-        }
-        Counts::Each(counts) => {
-            let (layers, experts) =
-                counts.first().map_or((1, 1), |counts| (counts.shape()[0], counts.shape()[1]));
-            let mut values = Vec::with_capacity(counts.len() * layers * experts);
-            for (sample, counts) in counts.iter().enumerate() {
-                if counts.shape() != [layers, experts] {
-                    return Err(WindowError::new_err(format!(
-                        "counts of sample {sample}: shape {:?}, expected {:?} as the samples before",
-                        counts.shape(),
-                        [layers, experts]
-                    )));
-                }
-                values.extend(counts.as_array().iter());
-            }
-            shaped(&[counts.len(), layers, experts], values)
-        }
     }
 }

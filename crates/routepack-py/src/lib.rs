@@ -2,6 +2,7 @@
 //! while Python goes on.
 
 mod batch;
+mod counts;
 mod errors;
 mod materialise;
 mod peers;

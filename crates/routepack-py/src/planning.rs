@@ -129,7 +129,8 @@ impl Planning {
     /// Waits for the plans: name and JSON of every pass, training first.
     #[pyo3(signature = (timeout=None))]
     fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<(String, String)>> {
-        let timeout = timeout.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+        let timeout =
+            timeout.map(|seconds| Duration::try_from_secs_f64(seconds.clamp(0.0, 1e9)).unwrap_or_default());
         match self.work.wait(py, timeout)? {
             None => Err(pyo3::exceptions::PyTimeoutError::new_err("the plan is not finished")),
             Some(Ok(plans)) => Ok(plans.to_vec()),
@@ -138,7 +139,7 @@ impl Planning {
     }
 
     /// Whether the plan is there.
-    fn done(&self) -> bool {
+    fn done(&self) -> PyResult<bool> {
         self.work.is_done()
     }
 
@@ -148,8 +149,9 @@ impl Planning {
     }
 
     /// What is being done, and which share of it.
-    fn progress(&self) -> (String, f64) {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn progress(&self) -> PyResult<(String, f64)> {
+        self.work.is_here()?;
+        Ok(self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 

@@ -59,7 +59,8 @@ pub(crate) fn count<'py>(
     let routes = Routes { dtype, shape: [rows, layers, top_k], bytes };
     let counted = py.detach(|| count_routes(routes, num_experts, mask.as_deref()));
     let (counts, rows) = counted.map_err(|error| of_import(&error))?;
-    Ok((PyArray1::from_vec(py, counts).reshape([layers, num_experts as usize])?, rows))
+    // Memory of NumPy's own: `Batch` can keep it as it is.
+    Ok((PyArray1::from_slice(py, &counts).reshape([layers, num_experts as usize])?, rows))
 }
 
 /// Counts the routes of a file; the window, and a summary as JSON. `options` is JSON.

@@ -59,8 +59,17 @@ impl<T: Send + 'static> Work<T> {
     }
 
     /// Whether the work has ended.
-    pub(crate) fn is_done(&self) -> bool {
-        self.shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    pub(crate) fn is_done(&self) -> PyResult<bool> {
+        self.is_here()?;
+        Ok(self.shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).is_some())
+    }
+
+    /// Refuses in a fork: the thread is not there, and a lock may be held for ever.
+    pub(crate) fn is_here(&self) -> PyResult<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(RoutePackError::new_err("started in another process: a fork has no copy of the thread"))
     }
 
     /// Waits and takes a copy of the outcome; `None` after `timeout`. A signal cancels the work and is raised.
@@ -68,11 +77,7 @@ impl<T: Send + 'static> Work<T> {
     where
         T: Clone,
     {
-        if self.process != std::process::id() {
-            return Err(RoutePackError::new_err(
-                "started in another process: a fork has no copy of the thread",
-            ));
-        }
+        self.is_here()?;
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let outcome = py.detach(|| {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import logging
 import os
@@ -84,8 +85,16 @@ def test_missing_rows_are_not_counted_and_wrong_ids_refused() -> None:
             rp.count(wrong, 3)
     with pytest.raises(rp.RoutesError, match="dtype uint8 holds ids up to 255"):
         rp.count(np.zeros((1, 1, 1), dtype=np.uint8), 300)
-    with pytest.raises(rp.RoutesError, match="mask"):
-        rp.count(ids, 4, [True])
+    for mask in ([True], [[True], [True], [True]]):
+        with pytest.raises(rp.RoutesError, match="mask: shape"):
+            rp.count(ids, 4, mask)
+    for experts in (-1, 0, 1 << 40, 2.5):
+        with pytest.raises(rp.RoutesError, match="num_experts"):
+            rp.count(ids, experts)
+    # Any memory order, byte order and stride.
+    for same in (np.asfortranarray(ids), ids.astype(">i2"), np.repeat(ids, 2, axis=1)[:, ::2]):
+        assert (rp.count(same, 4)[0] == counts).all()
+    assert rp.count(ids[:0], 4)[1] == 0
 
 
 def test_a_batch_states_its_arrays_and_pickles(batch: rp.Batch) -> None:
@@ -111,11 +120,80 @@ def test_a_batch_states_its_arrays_and_pickles(batch: rp.Batch) -> None:
         ({"ids": ["a", "a"]}, "ids: some id occurs twice"),
         ({"counts": np.full((2, 1, 2), -1)}, "counts: values from -1"),
         ({"counts": [np.zeros((1, 2), np.uint32), np.zeros((1, 3), np.uint32)]}, "counts of sample 1: shape [1, 3]"),
+        ({"counts": [1, 2]}, "counts of sample 0: shape [], expected [layers, experts]"),
+        ({"counts": np.zeros((2, 2), np.uint32)}, "counts: shape [2, 2], expected [samples, layers, experts]"),
+        ({"counts": np.zeros((2, 0, 4), np.uint32)}, "expert_counts"),
+        ({"counts": np.zeros((2, 1, 4))}, "counts: dtype float64"),
+        ({"lengths": [True, False]}, "lengths: dtype bool"),
+        ({"lengths": [1 << 32, 1]}, "lengths[0] = 4294967296"),
+        ({"ids": [1.5, 2.5]}, "ids[0] = 1.5: expected a whole number"),
+        ({"ids": ["a", 1]}, "ids[0] = 'a': expected a whole number"),
+        ({"ids": [1 << 63, 1]}, "ids[0] = 9223372036854775808"),
     ],
 )
 def test_wrong_arrays_are_refused(change: dict, message: str) -> None:
     with pytest.raises(rp.WindowError, match=re.escape(message)):
         rp.Batch(**{"lengths": [1, 2], **change})
+
+
+def test_counts_stay_where_they_are_and_a_change_is_noticed() -> None:
+    arrays, _ = window()
+    for counts in (np.stack(arrays["counts"]), arrays["counts"]):
+        # A view from before is not frozen: the one way to write behind the batch's back.
+        view = counts[0][:1]
+        batch = rp.Batch(**{**arrays, "counts": counts})
+        plan = rp.plan(batch, JOB)
+        assert plan.verify(batch)
+        with pytest.raises(ValueError, match="read-only"):
+            counts[0][0, 0] = 1
+        before = batch.sha256
+        view[0, :2] = view[0, 1::-1]
+        assert batch.sha256 != before
+        with pytest.raises(rp.VerifyError, match="window_sha256"):
+            plan.verify(batch)
+
+
+def test_memory_of_others_is_copied_if_they_may_write_it() -> None:
+    arrays, _ = window()
+    memory = bytearray(np.stack(arrays["counts"]).tobytes())
+    foreign = np.frombuffer(memory, dtype=np.uint32).reshape(48, 3, 8)
+    strided = np.asfortranarray(np.stack(arrays["counts"]))
+    for counts in (foreign, strided):
+        batch = rp.Batch(**{**arrays, "counts": counts})
+        before = batch.sha256
+        counts[...] = 0
+        assert batch.sha256 == before == rp.Batch(**arrays).sha256
+
+
+def test_a_batch_outlives_the_arrays_it_was_made_of() -> None:
+    arrays, _ = window()
+    before = rp.Batch(**arrays).sha256
+    batch = rp.Batch(**{**arrays, "counts": [one.copy() for one in arrays["counts"]]})
+    planning = rp.start(batch, JOB)
+    del batch
+    gc.collect()
+    filler = [np.ones((3, 8), dtype=np.uint32) for _ in range(200)]
+    assert planning.result().data["window_sha256"] == before and len(filler) == 200
+
+
+def test_few_samples_and_none() -> None:
+    job = {"topology": {"dp": 1, "ep": 1}, "packing": {"capacity": 8}}
+    one = rp.Batch([5])
+    plan = rp.plan(one, job)
+    assert plan.verify(one) and plan.num_rows() == 1 and plan.micro_batches()[0].tolist() == [0]
+    with pytest.raises(rp.WindowError, match="without a sample"):
+        plan.drop([0])
+    assert plan.drop([]).verify(one)
+    for wrong, message in [([], "no samples"), ([0], r"lengths\[0\]"), ([9], "capacity")]:
+        with pytest.raises(rp.WindowError, match=message):
+            rp.plan(rp.Batch(wrong), job)
+    with pytest.raises(rp.RoutePackError, match="dp|cells|samples"):
+        rp.plan(one, {**job, "topology": {"dp": 4, "ep": 1}})
+
+
+@pytest.mark.parametrize("deadline", [0, 1])
+def test_no_time_at_all_still_gives_a_plan(batch: rp.Batch, deadline: int) -> None:
+    assert rp.start(batch, JOB, deadline_ms=deadline).result().verify(batch)
 
 
 def test_windows_are_files(batch: rp.Batch, tmp_path: Path) -> None:
@@ -178,6 +256,14 @@ def test_a_plan_is_one_for_any_threads_and_travels(batch: rp.Batch, plan: rp.Pla
         rp.Plan.load(tmp_path / "broken.json")
 
 
+def test_what_another_version_pickled_is_refused(batch: rp.Batch, plan: rp.Plan) -> None:
+    data = copy.deepcopy(plan.data)
+    for key, value, error in [("format", "routepack-plan/999", rp.VerifyError), ("unheard", 1, rp.FileError)]:
+        stale = pickle.loads(pickle.dumps(rp.Plan(json.dumps({**data, key: value}))))
+        with pytest.raises(error, match=key):
+            stale.verify(batch)
+
+
 def test_several_steps_share_one_placement() -> None:
     arrays, _ = window(steps=2)
     plan = rp.plan(rp.Batch(**arrays), JOB)
@@ -219,7 +305,12 @@ def test_late_filters_keep_the_rows_and_the_plan_verifies(batch: rp.Batch, plan:
     with pytest.raises(rp.WindowError, match="batch: a plan"):
         twice.drop(indices=plan.micro_batches()[0][:1])
     assert twice.drop(indices=plan.micro_batches()[0][:1], batch=batch).verify(batch)
+    assert plan.drop(indices=gone + gone) == left and plan.drop([]).verify(batch)
+    with pytest.raises(rp.JobError, match="dummy_length = 0"):
+        plan.drop(indices=gone, dummy_length=0)
     for arguments, message in [
+        ({"indices": [-1]}, r"samples \[-1\] are not in the plan"),
+        ({"ids": "sample-3"}, "no samples"),
         ({"indices": [48]}, r"samples \[48\] are not in the plan"),
         ({"indices": gone}, "are not in the plan"),
         ({"ids": ["sample-48"]}, "no samples"),
@@ -241,6 +332,16 @@ def test_wrong_jobs_are_refused(batch: rp.Batch, tmp_path: Path) -> None:
             rp.plan(batch, {**JOB, **change})
     with pytest.raises(rp.JobError, match="job"):
         rp.start(batch, {"topology": object()})
+    for option, message in [
+        ({"deadline_ms": -1}, "deadline_ms = -1: expected 0"),
+        ({"deadline_ms": 0.5}, "deadline_ms = 0.5: expected a whole number"),
+        ({"threads": 0}, "threads = 0: expected 1 to 1024"),
+        ({"resident": [[-1, 0]]}, "resident\\[0, 0\\] = -1"),
+        ({"resident": [[0.5, 1.0]]}, "resident: dtype float64"),
+        ({"resident": [0, 1]}, "resident: shape"),
+    ]:
+        with pytest.raises(rp.JobError, match=message):
+            rp.start(batch, JOB, **option)
     path = tmp_path / "job.toml"
     path.write_text("[topology]\ndp = 4\nep = 2\n[routing]\ntop_k = 2\n[packing]\ncapacity = 256\n")
     assert rp.plan(batch, path).steps == [0]
@@ -287,6 +388,9 @@ def test_waiting_lets_other_threads_run_and_can_be_ended() -> None:
     with pytest.raises(TimeoutError):
         thread.start()
         planning.result(timeout=0.05)
+    for at_once in (-1.0, float("nan")):
+        with pytest.raises(TimeoutError):
+            planning.result(timeout=at_once)
     thread.join(5)
     assert len(seen) == 1000
     planning.cancel()
@@ -315,11 +419,12 @@ batch, job, sha256 = pickle.load(sys.stdin.buffer)
 planning = rp.start(batch, job)
 child = os.fork()
 if child == 0:
-    try:
-        planning.result()
-        os._exit(1)
-    except rp.RoutePackError as error:
-        assert "another process" in str(error)
+    for ask in (planning.result, planning.done, planning.progress):
+        try:
+            ask()
+            os._exit(1)
+        except rp.RoutePackError as error:
+            assert "another process" in str(error)
     os._exit(0 if rp.plan(batch, job).sha256 == sha256 else 2)
 assert os.waitpid(child, 0)[1] == 0
 assert planning.result().sha256 == sha256
@@ -346,7 +451,10 @@ def test_rows_are_certified_and_checked() -> None:
     for wrong, error, message in [
         (lambda: rp.rows([101], 100), rp.WindowError, r"lengths\[0\] = 101"),
         (lambda: rp.rows([], 100), rp.WindowError, "no samples"),
-        (lambda: rp.rows([1], 100, 0), rp.JobError, "at least 1"),
+        (lambda: rp.rows([1], 100, 0), rp.JobError, "dp = 0"),
+        (lambda: rp.rows([1], -1), rp.JobError, "capacity = -1"),
+        (lambda: rp.rows([1], 100, threads=1 << 40), rp.JobError, "threads"),
+        (lambda: rp.check(found.certificate, lengths, 0), rp.JobError, "pad_multiple = 0"),
         (lambda: rp.rows([1], 100, pad_multiple=0), rp.JobError, "pad_multiple = 0"),
     ]:
         with pytest.raises(error, match=message):

@@ -24,13 +24,13 @@ const BLOCK: usize = 1 << 18;
 pub fn window_sha256(batch: &Batch) -> String {
     let mut window = Hashed { hash: Sha256::new() };
     window.hash.update(WINDOW_TAG);
-    window.counts("lengths", &[batch.lengths.len()], &batch.lengths);
+    window.counts("lengths", &[batch.lengths.len()], &[&batch.lengths]);
     if let Some(counts) = &batch.expert_counts {
-        window.counts("expert_counts", &counts.shape(), counts.values());
+        window.counts("expert_counts", &counts.shape(), &counts.by_sample());
     }
     for (name, values) in [("routed_rows", &batch.routed_rows), ("loss_tokens", &batch.loss_tokens)] {
         if let Some(values) = values {
-            window.counts(name, &[values.len()], values);
+            window.counts(name, &[values.len()], &[values]);
         }
     }
     match &batch.sample_ids {
@@ -42,7 +42,7 @@ pub fn window_sha256(batch: &Batch) -> String {
                 bytes.extend(id.as_bytes());
             }
             window.begin("sample_ids as text", &[ids.len()]);
-            window.blocks(&bytes, BLOCK, |&byte| [byte]);
+            window.blocks(&[&bytes], BLOCK, |&byte| [byte]);
         }
         None => {}
     }
@@ -54,7 +54,7 @@ pub fn window_sha256(batch: &Batch) -> String {
         }
     }
     if let Some(table) = &batch.cost {
-        window.counts("cost", &[table.values.len() / table.kinds.max(1), table.kinds], &table.values);
+        window.counts("cost", &[table.values.len() / table.kinds.max(1), table.kinds], &[&table.values]);
     }
     window.finish()
 }
@@ -119,28 +119,29 @@ impl Hashed {
         }
     }
 
-    fn counts(&mut self, name: &str, shape: &[usize], values: &[u32]) {
+    fn counts(&mut self, name: &str, shape: &[usize], pieces: &[&[u32]]) {
         self.begin(name, shape);
-        self.blocks(values, BLOCK / 4, |value| value.to_le_bytes());
+        self.blocks(pieces, BLOCK / 4, |value| value.to_le_bytes());
     }
 
     fn integers(&mut self, name: &str, values: &[i64]) {
         self.begin(name, &[values.len()]);
-        self.blocks(values, BLOCK / 8, |value| value.to_le_bytes());
+        self.blocks(&[values], BLOCK / 8, |value| value.to_le_bytes());
     }
 
     /// Hashes every block of so many values, on the threads of the current rayon pool, and then the hashes in order.
+    /// Where the values lie apart does not matter.
     fn blocks<T: Sync, const WIDTH: usize>(
         &mut self,
-        values: &[T],
+        pieces: &[&[T]],
         block: usize,
         bytes: impl Fn(&T) -> [u8; WIDTH] + Sync,
     ) {
-        let hashes: Vec<[u8; 32]> = values
-            .par_chunks(block)
-            .map(|values| {
+        let hashes: Vec<[u8; 32]> = cut(pieces, block)
+            .par_iter()
+            .map(|pieces| {
                 let mut hash = Sha256::new();
-                for some in values.chunks(1 << 12) {
+                for some in pieces.iter().flat_map(|values| values.chunks(1 << 12)) {
                     hash.update(some.iter().flat_map(&bytes).collect::<Vec<u8>>());
                 }
                 hash.finalize().into()
@@ -157,10 +158,42 @@ impl Hashed {
     }
 }
 
+/// The pieces of every block of so many values; the last block is shorter.
+fn cut<'a, T>(pieces: &[&'a [T]], block: usize) -> Vec<Vec<&'a [T]>> {
+    let (mut blocks, mut free) = (Vec::new(), 0);
+    for mut piece in pieces.iter().copied() {
+        while !piece.is_empty() {
+            if free == 0 {
+                blocks.push(Vec::new());
+                free = block;
+            }
+            let (now, later) = piece.split_at(free.min(piece.len()));
+            blocks.last_mut().expect("one was begun").push(now);
+            free -= now.len();
+            piece = later;
+        }
+    }
+    blocks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use routepack_problem::ExpertCounts;
+
+    #[test]
+    fn where_values_lie_does_not_matter() {
+        let values: Vec<u32> = (0..200_000).collect();
+        let digest = |pieces: &[&[u32]]| {
+            let mut window = Hashed { hash: Sha256::new() };
+            window.counts("counts", &[values.len()], pieces);
+            window.finish()
+        };
+        let whole = digest(&[&values]);
+        for piece in [777, BLOCK / 4, BLOCK] {
+            assert_eq!(digest(&values.chunks(piece).collect::<Vec<_>>()), whole, "{piece}");
+        }
+    }
 
     #[test]
     fn every_array_enters_the_digest() {

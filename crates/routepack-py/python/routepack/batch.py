@@ -8,7 +8,7 @@ from typing import Any, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays import integers, optional
+from ._arrays import integers, number, optional
 from ._native import NativeBatch, WindowError
 
 
@@ -18,7 +18,8 @@ class Batch:
     Args:
         lengths: tokens of every sample, prompt and response, ``[samples]``.
         counts: routed rows that chose each expert: ``[samples, layers, experts]``, or a list of ``[layers, experts]``
-            as ``count`` gives them (then no second dense copy is made). Without counts only attention is charged.
+            as ``count`` gives them. Arrays of uint32 are not copied but become read-only: give ``counts.copy()`` to go on
+            writing into yours. Without counts only attention is charged.
         routed_rows: rows counted of every sample; derived from the counts by default.
         loss_tokens: tokens in the loss mask; reported per micro-batch and step.
         ids: integers or texts, unique, repeated in plans.
@@ -44,15 +45,12 @@ class Batch:
         step: npt.ArrayLike | None = None,
         cost: npt.ArrayLike | None = None,
     ) -> None:
-        texts_or_integers: Any = None if ids is None else [item if isinstance(item, str) else int(item) for item in ids]
-        if texts_or_integers is not None and len(set(texts_or_integers)) != len(texts_or_integers):
-            raise WindowError("ids: some id occurs twice")
         self._native = NativeBatch(
             integers("lengths", lengths, np.uint32),
             counts=_counts(counts),
             routed_rows=optional("routed_rows", routed_rows, np.uint32),
             loss_tokens=optional("loss_tokens", loss_tokens, np.uint32),
-            ids=texts_or_integers,
+            ids=_ids(ids),
             prompt_ids=optional("prompt_ids", prompt_ids, np.int64),
             atomic_groups=optional("atomic_groups", atomic_groups, np.int64),
             step=optional("step", step, np.int64),
@@ -89,7 +87,7 @@ class Batch:
         if self._places is None:
             held = self._native.ids()
             self._places = {id_: place for place, id_ in enumerate(range(len(self)) if held is None else held)}
-        wanted = [id_ if isinstance(id_, str) else int(id_) for id_ in ids]
+        wanted = list(ids)
         if unknown := [id_ for id_ in wanted if id_ not in self._places]:
             raise WindowError(f"ids: no samples {unknown[:10]}")
         return [self._places[id_] for id_ in wanted]
@@ -117,12 +115,27 @@ def _from_arrays(arrays: dict[str, Any]) -> Batch:
     return Batch(**arrays)
 
 
+def _ids(ids: Any) -> list[Any] | None:
+    if ids is None:
+        return None
+    held = list(ids)
+    if not all(isinstance(id_, str) for id_ in held):
+        held = [number(f"ids[{place}]", id_, -(1 << 63), (1 << 63) - 1, WindowError) for place, id_ in enumerate(held)]
+    if len(set(held)) != len(held):
+        raise WindowError("ids: some id occurs twice")
+    return held
+
+
 def _counts(counts: Any) -> Any:
     if counts is None:
         return None
     if isinstance(counts, (list, tuple)):
-        return [_unsigned(f"counts of sample {index}", np.asarray(one)) for index, one in enumerate(counts)]
-    return _unsigned("counts", np.asarray(counts))
+        each = [_unsigned(f"counts of sample {index}", np.asarray(one)) for index, one in enumerate(counts)]
+        for index, one in enumerate(each):
+            if one.ndim != 2:
+                raise WindowError(f"counts of sample {index}: shape {list(one.shape)}, expected [layers, experts]")
+        return [_read_only(one) for one in each]
+    return _read_only(_unsigned("counts", np.asarray(counts)))
 
 
 def _unsigned(name: str, counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -133,3 +146,19 @@ def _unsigned(name: str, counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if counts.size and (int(counts.min()) < 0 or int(counts.max()) > 0xFFFFFFFF):
         raise WindowError(f"{name}: values from {counts.min()} to {counts.max()}, expected 0 to 4294967295")
     return counts.astype(np.uint32)
+
+
+def _read_only(counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, which the native batch reads where it is if nobody may write there, and else copies.
+
+    Read-only from here on, with the arrays it is a view of, where NumPy owns the memory.
+    """
+    if counts.dtype != np.uint32 or not counts.flags.c_contiguous:
+        return counts
+    views: list[npt.NDArray[Any]] = [counts]
+    while isinstance(views[-1].base, np.ndarray):
+        views.append(views[-1].base)
+    if views[-1].base is None:
+        for view in views:
+            view.flags.writeable = False
+    return counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from pathlib import Path
 from typing import Any, Iterable, Mapping
@@ -10,7 +11,8 @@ from typing import Any, Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ._native import VerifyError, WindowError, filter_plans, read_text, report_html, verify_plan, write_text
+from ._arrays import number
+from ._native import JobError, VerifyError, WindowError, filter_plans, read_text, report_html, verify_plan, write_text
 from .batch import Batch
 
 Int32 = npt.NDArray[np.int32]
@@ -29,7 +31,7 @@ class Plan:
     def __init__(
         self,
         text: str,
-        resident: Int32 | None = None,
+        resident: npt.NDArray[Any] | None = None,
         passes: Mapping[str, Plan] | None = None,
         batch: Batch | None = None,
     ) -> None:
@@ -41,7 +43,7 @@ class Plan:
         self._of_step: dict[int, dict[str, Any]] = {step["step"]: step for step in self._plan["steps"]}
 
     @classmethod
-    def _of_passes(cls, plans: list[tuple[str, str]], resident: Int32 | None, batch: Batch | None) -> Plan:
+    def _of_passes(cls, plans: list[tuple[str, str]], resident: npt.NDArray[Any] | None, batch: Batch | None) -> Plan:
         (_, train), *others = plans
         return cls(train, resident, {name: cls(text, resident, None, batch) for name, text in others}, batch)
 
@@ -182,7 +184,7 @@ class Plan:
         batch: Batch | None = None,
         dummy_length: int = 1,
     ) -> Plan:
-        """The plan without some samples, for filters that come late: milliseconds, no search.
+        """The plan without some samples, for filters that come late: no search, one pass over the counts.
 
         Placement, rows and the cells of the other samples stay, in all passes; indices are those of the same batch, which
         the new plan verifies against. Its certificate is one of the samples that are left: they suffice with at most the
@@ -202,7 +204,8 @@ class Plan:
             raise WindowError("batch: a plan that was loaded or unpickled needs the samples to drop some")
         if (ids is None) == (indices is None):
             raise WindowError("drop: give ids or indices")
-        chosen = batch.indices(ids) if ids is not None else [int(index) for index in indices or ()]
+        dummy_length = number("dummy_length", dummy_length, 1, 0xFFFFFFFF, JobError)
+        chosen = batch.indices(ids) if ids is not None else [operator.index(index) for index in indices or ()]
         present = {index for step in self._plan["steps"] for row in step["cells"] for cell in row for index in cell}
         if missing := sorted(set(chosen) - present):
             raise WindowError(f"samples {missing[:10]} are not in the plan")

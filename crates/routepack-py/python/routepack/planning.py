@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from ._arrays import integers, optional_number, thread_count
 from ._native import JobError, job_from_toml
 from ._native import Planning as NativePlanning
 from ._native import start as native_start
@@ -28,7 +29,7 @@ Peers = tuple[int, int, Callable[[bytes], list[bytes]]]
 class Planning:
     """A plan being made; planning ends when this object goes."""
 
-    def __init__(self, native: NativePlanning, batch: Batch, resident: npt.NDArray[np.int32] | None) -> None:
+    def __init__(self, native: NativePlanning, batch: Batch, resident: npt.NDArray[np.uint32] | None) -> None:
         self._native = native
         self._batch = batch
         self._resident = resident
@@ -86,8 +87,10 @@ def start(
     Raises:
         JobError: the job has an unknown or wrong field.
     """
-    held = None if resident is None else np.ascontiguousarray(resident, dtype=np.int32)
+    held = None if resident is None else integers("resident", resident, np.uint32, ("layers", "experts"), JobError)
     slots = None if held is None else held.tolist()
+    deadline_ms = optional_number("deadline_ms", deadline_ms)
+    threads = thread_count(threads)
     native = native_start(batch._native, job_text(job), slots, deadline_ms, threads, strict, _peers)
     log.debug("planning %r, deadline %s ms", batch, deadline_ms)
     return Planning(native, batch, held)

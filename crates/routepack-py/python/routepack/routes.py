@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from . import _native
 from ._native import RoutesError
+from ._arrays import number
 from .batch import Batch
 
 
@@ -41,8 +42,12 @@ def count(
     array = np.ascontiguousarray(np.asarray(ids))
     if array.dtype.kind not in "iu":
         raise RoutesError(f"ids: dtype {array.dtype}, expected an integer type")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     chosen = None if mask is None else np.ascontiguousarray(mask, dtype=np.bool_)
-    return _native.count(array, num_experts, chosen)
+    if chosen is not None and chosen.shape != array.shape[:1]:
+        raise RoutesError(f"mask: shape {list(chosen.shape)}, expected {list(array.shape[:1])}, the rows of ids")
+    return _native.count(array, number("num_experts", num_experts, 0, 0xFFFFFFFF, RoutesError), chosen)
 
 
 def import_rollouts(

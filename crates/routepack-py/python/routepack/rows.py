@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._arrays import integers
+from ._arrays import MOST, integers, number, optional_number, thread_count
+from ._native import JobError
 
 Int32 = npt.NDArray[np.int32]
 
@@ -83,7 +84,16 @@ def rows(
     """
     sizes = integers("lengths", lengths, np.uint64)
     answer: dict[str, Any] = _native.rows(
-        sizes, capacity, dp, rows_multiple, max_samples, pad_multiple, prove_cells, deadline_ms, seed, threads
+        sizes,
+        number("capacity", capacity, 1, MOST, JobError),
+        number("dp", dp, 1, MOST, JobError),
+        number("rows_multiple", rows_multiple, 1, MOST, JobError),
+        optional_number("max_samples", max_samples, 1, 0xFFFFFFFF),
+        number("pad_multiple", pad_multiple, 1, MOST, JobError),
+        prove_cells,
+        optional_number("deadline_ms", deadline_ms),
+        number("seed", seed, 0, MOST, JobError),
+        thread_count(threads),
     )
     answer["bins"] = [np.asarray(cell, dtype=np.int32) for cell in answer["bins"]]
     return Rows(**answer)
@@ -97,7 +107,8 @@ def check(certificate: str, lengths: npt.ArrayLike, pad_multiple: int = 1) -> Ch
     Raises:
         VerifyError: it does not prove what it claims, or is one of other lengths.
     """
-    return Checked(**_native.check(certificate, integers("lengths", lengths, np.uint64), pad_multiple))
+    multiple = number("pad_multiple", pad_multiple, 1, MOST, JobError)
+    return Checked(**_native.check(certificate, integers("lengths", lengths, np.uint64), multiple))
 
 
 def pack(lengths: npt.ArrayLike, capacity: int, **options: Any) -> list[Int32]:

@@ -1,9 +1,9 @@
 """``rearrange_micro_batches`` beside verl's own, alone and over a DP group of two processes (gloo).
 
-    pip download --no-deps verl && unzip -q verl*.whl
-    python verl_rearrange.py FOLDER      # the folder of the unpacked wheel; needs torch
+    pip install --no-deps verl tensordict    # and torch, which decides the rest
+    python verl_rearrange.py FOLDER          # the folder of the package verl
 
-tensordict is not needed: a stand-in holds the columns.
+verl's own module runs on real TensorDicts, padded and nested; only what verl imports for other purposes is empty.
 """
 
 from __future__ import annotations
@@ -17,49 +17,56 @@ from pathlib import Path
 
 import torch
 import torch.multiprocessing
+from tensordict import TensorDict
 
 from routepack.dropins import verl as ours
 
 
-class Columns(dict):
-    """A TensorDict as far as both functions use one."""
-
-    def __getitem__(self, key):
-        if isinstance(key, str):
-            return super().__getitem__(key)
-        return Columns({name: column[torch.tensor(key)] for name, column in self.items()})
-
-
 def verl(folder: Path) -> types.ModuleType:
-    for name in ["verl", "verl.protocol", "verl.utils", "verl.utils.device", "verl.utils.tensordict_utils"]:
+    """verl's module, without the package's own imports: Ray, transformers, …"""
+    for name in ["verl", "verl.protocol", "verl.utils", "verl.utils.device"]:
         sys.modules[name] = types.ModuleType(name)
     sys.modules["verl.protocol"].DataProto = object
-    sys.modules["verl.utils"].tensordict_utils = sys.modules["verl.utils.tensordict_utils"]
     sys.modules["verl.utils.device"].get_device_name = lambda: "cpu"
-    sys.modules["verl.utils.tensordict_utils"].index_select_tensor_dict = lambda batch, cell: batch[cell]
-    path = next(folder.rglob("verl/utils/seqlen_balancing.py"))
-    spec = importlib.util.spec_from_file_location("peer_verl", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    for name in ["tensordict_utils", "seqlen_balancing"]:
+        path = next(folder.rglob(f"utils/{name}.py"))
+        spec = importlib.util.spec_from_file_location(f"verl.utils.{name}", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[f"verl.utils.{name}"] = module
+        setattr(sys.modules["verl.utils"], name, module)
+        spec.loader.exec_module(module)
     return module
 
 
-def batch(seed: int, samples: int, longest: int = 1024) -> Columns:
+def batch(seed: int, samples: int, longest: int = 1024, nested: bool = False) -> TensorDict:
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (samples,), generator=generator)
-    mask = (torch.arange(longest)[None, :] < lengths[:, None]).long()
-    return Columns({"input_ids": torch.randint(0, 9, (samples, longest), generator=generator) * mask, "attention_mask": mask})
+    ids = torch.randint(0, 9, (samples, longest), generator=generator)
+    columns = {"sample": torch.arange(samples)}
+    if nested:
+        rows = [row[:length] for row, length in zip(ids, lengths.tolist())]
+        columns["input_ids"] = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    else:
+        mask = (torch.arange(longest)[None, :] < lengths[:, None]).long()
+        columns.update(input_ids=ids * mask, attention_mask=mask)
+    return TensorDict(columns, batch_size=[samples])
 
 
-def compare(theirs, case: Columns, cap: int, **options) -> tuple[int, int]:
+def tokens(cell: TensorDict) -> int:
+    ids = cell["input_ids"]
+    return int(ids.offsets()[-1] if ids.is_nested else cell["attention_mask"].sum())
+
+
+def compare(theirs, case: TensorDict, cap: int, **options) -> tuple[int, int]:
     """Both results keep the promises; how many micro-batches there are."""
     counts = []
     for function in (theirs.rearrange_micro_batches, ours.rearrange_micro_batches):
         cells, indices = function(case, cap, **options)
-        assert len(cells) == len(indices) and sorted(i for cell in indices for i in cell) == list(range(len(case["input_ids"])))
+        assert len(cells) == len(indices) and sorted(i for cell in indices for i in cell) == list(range(len(case)))
         for cell, held in zip(cells, indices):
-            assert held and int(cell["attention_mask"].sum()) <= cap
-            assert torch.equal(cell["input_ids"], case["input_ids"][torch.tensor(held)])
+            assert held and tokens(cell) <= cap and cell["sample"].tolist() == list(held)
+            rows = [case["input_ids"][index] for index in held]
+            assert all(torch.equal(row, own) for row, own in zip(cell["input_ids"], rows))
         assert len(cells) % (options.get("num_batches_divided_by") or 1) == 0
         assert len(cells) >= (options.get("min_num_micro_batch") or 1)
         group = options.get("force_group_size", 1)
@@ -94,6 +101,8 @@ if __name__ == "__main__":
     for seed, options in enumerate(
         [{}, {"num_batches_divided_by": 4}, {"min_num_micro_batch": 60}, {"force_group_size": 2}, {"use_dynamic_bsz_balance": False}]
     ):
-        print(options, "micro-batches of verl, routepack:", compare(theirs, batch(seed, 96), 3000, **options))
+        for nested in (False, True):
+            counts = compare(theirs, batch(seed, 96, nested=nested), 3000, **options)
+            print(options, "nested" if nested else "padded", "micro-batches of verl, routepack:", counts)
     meeting = os.path.join(tempfile.mkdtemp(), "meeting")
     torch.multiprocessing.spawn(on_rank, (str(folder), meeting), nprocs=2)
