@@ -1,0 +1,147 @@
+//! Files as a whole: what is read of them, and what is refused and how.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use routepack_import::{Dtype, Form, ImportOptions, import_lines};
+
+use crate::support::{gzip, npz, safetensors, to_bytes};
+use crate::{array, counts, file, lines, options, refused};
+
+#[test]
+fn pickles_are_refused_by_name() {
+    let header = "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
+    let object = [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes()].concat();
+    for (bytes, what) in [
+        (&b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}\x94."[..], "a pickle is refused"),
+        (b"\x80\x02}q\x00.", "a pickle is refused"),
+        // Protocols 0 and 1 of lists, dictionaries and arrays.
+        (b"(lp0\nI1\na.", "a pickle is refused"),
+        (b"]q\x00(K\x01K\x02e.", "a pickle is refused"),
+        (b"}q\x00X\x06\x00\x00\x00lengthq\x01K\x02s.", "a pickle is refused"),
+        (b"cnumpy.core.multiarray\n_reconstruct\np0\n", "a pickle is refused"),
+        (
+            b"PK\x03\x04\x00\x00\x08\x08\x00\x00\x00\x00\x00\x00archive/data.pkl",
+            "a PyTorch file (a pickle) is refused",
+        ),
+        (&object[..], "pickled objects are refused"),
+    ] {
+        let error = file(bytes, Form::Slime, &options(4)).expect_err("a pickle").to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
+fn damaged_lines_are_refused_with_their_number() {
+    let good = r#"{"length":2,"routed_experts":[[[1,2]]]}"#;
+    for (bad, error) in [
+        ("{\"length\":2,", "r.jsonl:3: column 12"),
+        ("[{\"length\":2}]", "r.jsonl:3: a list: expected one rollout a line"),
+        ("{\"length\":-2}", "r.jsonl:3: column"),
+        (
+            "{\"length\":2,\"routed_experts\":\"AAAA\"}",
+            "sample 1: routed_experts: a text: ms-swift routes are lists",
+        ),
+    ] {
+        let found = refused(Form::MsSwift, &format!("{good}\n\n{bad}\n"), &options(4));
+        assert!(found.contains(error), "{found}");
+    }
+    assert_eq!(refused(Form::MsSwift, "\n", &options(4)), "r.jsonl: no sample");
+    let packed = gzip(good.as_bytes());
+    import_lines(&packed[..], "r.gz", Form::MsSwift, &options(4), &mut |_| {}).expect("whole");
+    let error = import_lines(&packed[..packed.len() - 9], "r.gz", Form::MsSwift, &options(4), &mut |_| {});
+    assert!(error.expect_err("cut").to_string().starts_with("r.gz: damaged, or not whole"));
+}
+
+#[test]
+fn texts_are_refused_with_what_is_wrong() {
+    let flat = ImportOptions { num_layers: Some(1), top_k: Some(2), ..options(4) };
+    let sglang = |data: &str| format!(r#"{{"length":2,"routed_experts":"{data}"}}"#);
+    let row = STANDARD.encode(to_bytes([1, 2], Dtype::I32));
+    assert_eq!(counts(&lines(Form::Sglang, &sglang(&row), &flat).expect("valid"), 0, 0), [0, 1, 1, 0]);
+    assert!(
+        refused(Form::Sglang, &sglang(&row), &options(4))
+            .contains("num_layers is needed: routes come without a shape")
+    );
+    assert!(
+        refused(Form::Sglang, &sglang(&row[..8]), &flat)
+            .contains("6 bytes of int32 are no whole number of rows")
+    );
+    assert!(refused(Form::Sglang, &sglang("A?=="), &flat).contains("base64"));
+    let nemo = |text: &str| format!(r#"{{"length":2,"routed_experts":"{text}"}}"#);
+    let good = format!("nrlre1:int32:1x1x2:{row}");
+    assert_eq!(counts(&lines(Form::NemoRl, &nemo(&good), &options(4)).expect("valid"), 0, 0), [0, 1, 1, 0]);
+    for (bad, error) in [
+        (good.replace("nrlre1", "nrlre2"), "expected nrlre1:dtype:SxLxK:base64"),
+        (good.replace("int32", "uint8"), "dtype uint8: expected int8, int16 or int32"),
+        (good.replace("1x1x2", "1x2"), "shape [1, 2], expected [rows, layers, k]"),
+        (good.replace("1x1x2", "1xax2"), "expected SxLxK"),
+        (good.replace("1x1x2", "3x1x2"), "8 bytes, shape [3, 1, 2] of int32 needs 24"),
+        (good.replace("1x1x2", "18446744073709551615x9x2"), "needs more than there can be"),
+    ] {
+        let found = refused(Form::NemoRl, &nemo(&bad), &options(4));
+        assert!(found.contains(error), "{found}");
+    }
+    let npy = format!(r#"{{"length":2,"routed_experts":"{row}"}}"#);
+    assert!(
+        refused(Form::VllmNpy, &npy, &options(4)).contains("damaged")
+            || refused(Form::VllmNpy, &npy, &options(4)).contains("not an .npy array")
+    );
+}
+
+#[test]
+fn arrays_fit_each_other() {
+    let routes = || array("routed_experts", Dtype::I16, &[3, 1, 2], &[0, 1, 1, 2, 2, 3]);
+    let valid = npz(&[routes(), array("lengths", Dtype::I64, &[2], &[3, 2])]);
+    assert_eq!(
+        file(&valid, Form::Slime, &options(4)).expect("T - 1 rows each").batch.routed_rows,
+        Some(vec![2, 1])
+    );
+    for (arrays, error) in [
+        (vec![routes()], "length: not stated"),
+        (
+            vec![routes(), array("lengths", Dtype::I64, &[2], &[3, 3])],
+            "3 rows; 2 samples of 6 tokens in all have 6 or 4 rows",
+        ),
+        (vec![routes(), array("lengths", Dtype::I64, &[2], &[3, 0])], "0 tokens"),
+        (vec![routes(), array("lengths", Dtype::I64, &[1, 2], &[3, 2])], "expected [samples]"),
+        (
+            vec![
+                routes(),
+                array("lengths", Dtype::I64, &[2], &[3, 2]),
+                array("rows", Dtype::I64, &[2], &[1, 1]),
+            ],
+            "values that sum to 2, expected 2 samples and 3 rows",
+        ),
+        (vec![array("lengths", Dtype::I64, &[2], &[3, 2])], "`routed_experts` is missing"),
+        (vec![array("routed_experts", Dtype::I16, &[6], &[0, 1, 1, 2, 2, 3])], "expected [rows, layers, k]"),
+    ] {
+        let found = file(&npz(&arrays), Form::Slime, &options(4)).expect_err(error).to_string();
+        assert!(found.contains(error), "{found}");
+        let found = file(&safetensors(&arrays), Form::Slime, &options(4)).expect_err(error).to_string();
+        assert!(found.contains(error), "{found}");
+    }
+    let whole = safetensors(&[routes(), array("lengths", Dtype::I64, &[2], &[3, 2])]);
+    let cut = file(&whole[..whole.len() - 1], Form::Slime, &options(4)).expect_err("cut").to_string();
+    assert!(cut.contains("the header speaks of"), "{cut}");
+}
+
+#[test]
+fn distributions_become_samples_of_as_many_tokens() {
+    let top = ImportOptions { top_k: Some(2), ..options(4) };
+    let text = r#"{"logical_count":[[[3,1,1,1],[2,2,1,1]],[[0,0,0,0],[0,0,0,0]]]}"#;
+    let imported = lines(Form::ExpertDistribution, text, &top).expect("valid");
+    assert_eq!((imported.batch.lengths.clone(), counts(&imported, 0, 1)), (vec![3], vec![2, 2, 1, 1]));
+    for (from, to, error) in [
+        ("[2,2,1,1]", "[2,2,1,2]", "layer 1: the counts sum to 7, expected 6 as in the first layer"),
+        ("[3,1,1,1]", "[4,1,1,0]", "no count above 3 rows"),
+        ("[3,1,1,1]", "[4,-1,1,2]", "expert 1: -1 routes"),
+    ] {
+        let found = refused(Form::ExpertDistribution, &text.replace(from, to), &top);
+        assert!(found.contains(error), "{found}");
+    }
+    assert!(refused(Form::ExpertDistribution, text, &options(4)).contains("top_k is needed"));
+    assert!(
+        refused(Form::ExpertDistribution, text, &ImportOptions { top_k: Some(2), ..options(5) })
+            .contains("4 counts a layer, expected 5")
+    );
+}
