@@ -54,3 +54,25 @@ fn there_and_back() {
     assert_eq!(data("back"), data("hf"));
     assert!(data("slots").contains("routepack_map_sha256"));
 }
+
+/// A full disk: a limit on the size of files is the nearest that needs no rights.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let folder = folder.path();
+    write(&folder.join("hf"));
+    fs::write(folder.join("hf/tokenizer.json"), vec![b' '; 100_000]).expect("written");
+    fs::write(folder.join("place.json"), r#"{"ep": 2, "log2phys": [[2, 1, 0, 3]]}"#).expect("written");
+    let line = format!(
+        "trap '' XFSZ; ulimit -f 20; exec {} checkpoint apply hf --map place.json -o slots",
+        env!("CARGO_BIN_EXE_routepack")
+    );
+    let output = Command::new("sh").current_dir(folder).args(["-c", &line]).output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("hf/tokenizer.json: cannot copy") && said.lines().count() == 1, "{said}");
+    let left = |name: &str| folder.join(name).exists();
+    assert!(!left("slots") && !left("slots.unfinished"), "nothing half written");
+    assert!(run(folder, "checkpoint apply hf --map place.json -o slots").status.success());
+}
