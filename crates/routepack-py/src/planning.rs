@@ -181,7 +181,7 @@ pub(crate) fn report_html(py: Python<'_>, plan: &str, batch: &NativeBatch) -> Py
     let plan: Plan = formats::parse_plan(plan.as_bytes(), "plan").map_err(|error| of_format(&error))?;
     let batch = planned_on(&plan, batch);
     let page = run(py, None, move |_| {
-        routepack::html_report(&plan, &batch)
+        routepack::html_report(&plan, &batch, &routepack::Beside::default())
             .map(|report| Arc::new(report.html))
             .map_err(|error| error.to_string())
     })?;
