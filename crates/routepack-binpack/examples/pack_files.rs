@@ -88,7 +88,7 @@ fn run(file: &Path, limit: Duration) -> Result<Option<f64>, Failure> {
     let log = std::env::var_os("LOG").is_some();
     let packed = pack(
         &statement,
-        &PackOptions { cases: 1_000_000, ..PackOptions::default() },
+        &PackOptions { cases: 1_000_000, table_bytes: 4 << 30, ..PackOptions::default() },
         1,
         &stop,
         &mut |progress| {

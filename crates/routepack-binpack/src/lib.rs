@@ -48,6 +48,8 @@ pub use flow::Flow;
 pub use l2::l2_bound;
 pub use options::{Goal, PackOptions};
 pub use pack::{PackProgress, Packed, pack};
+pub use pattern_space::PatternSpace;
+pub use pricing_table::{Collect, Collected, Prices, PricingTable};
 pub use program::{assignment_program, packing_of_values, pattern_program};
 pub use reflect::reflect_program;
 pub use repack::repack;

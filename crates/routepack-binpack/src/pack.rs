@@ -35,6 +35,8 @@ use crate::work::Work;
 
 /// Items that all fills together may pack: fewer tries where there are many items.
 const FILLED: u64 = 400_000;
+/// For every so many units of capacity one fill costs as much again: fewer fills and repackings then.
+const WIDE: u64 = 1 << 17;
 /// Bins counted for the number of repackings.
 const REPACKED: u64 = 1000;
 /// Cells of pricing tables that all rounds of value correction may fill.
@@ -137,7 +139,8 @@ impl Search<'_> {
 
     /// Tries fills of these numbers.
     fn improve_by_fills(&mut self, tries: Range<u32>) {
-        let affordable = (FILLED / self.types.num_items().max(1)).max(3) as u32;
+        let affordable = (FILLED / self.types.num_items().max(1)).min(self.options.fill_tries.into());
+        let affordable = (affordable / self.width()).max(3) as u32;
         let tries = tries.start as usize..tries.end.min(affordable) as usize;
         let attempts = fill_tries(&self.stream.child(0), self.options.fill_window as usize);
         for attempt in attempts.take(tries.end).skip(tries.start) {
@@ -148,6 +151,11 @@ impl Search<'_> {
                 self.offer(bins, "subset-sum fill");
             }
         }
+    }
+
+    /// What a fill costs, for capacities of at most [`WIDE`] as the unit.
+    fn width(&self) -> u64 {
+        1 + (self.types.capacity - 1) / WIDE
     }
 
     /// Whether the packing is so near to the bound that repacking a few bins may meet it.
@@ -161,7 +169,7 @@ impl Search<'_> {
             self.report(format!("next: repacking, to {} bins", self.aim()));
             let stream = self.stream.child(1).child(times.into());
             let tries = u64::from(self.options.repack_tries) * u64::from(times);
-            let tries = tries * (self.best.len() as u64).min(REPACKED);
+            let tries = tries * (self.best.len() as u64).min(REPACKED) / self.width();
             let bins = repack(self.types, &self.best, self.aim(), tries, &stream, self.stop);
             self.offer(bins, "repacking");
         }

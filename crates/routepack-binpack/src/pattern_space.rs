@@ -7,7 +7,7 @@ use crate::types::Types;
 /// Sets of items that may share a bin. Types are numbered as in the cover constraints; a pattern lists types in
 /// increasing order, one entry per item.
 #[derive(Debug, Clone)]
-pub(crate) struct PatternSpace {
+pub struct PatternSpace {
     pub(crate) capacity: u64,
     /// At most this much of a bin stays empty; the capacity where any load will do.
     pub(crate) slack: u64,
@@ -29,7 +29,7 @@ pub(crate) struct PatternSpace {
 
 impl PatternSpace {
     /// All patterns of the types.
-    pub(crate) fn of_types(types: &Types) -> Self {
+    pub fn of_types(types: &Types) -> Self {
         Self {
             sizes: types.sizes.clone(),
             demands: types.demands.clone(),

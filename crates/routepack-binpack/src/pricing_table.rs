@@ -24,30 +24,31 @@ pub(crate) const NEVER: i64 = i64::MIN / 4;
 
 /// What a pattern is worth.
 #[derive(Debug, Clone)]
-pub(crate) struct Prices<'a> {
-    /// `[types]`
-    pub(crate) weights: &'a [i64],
-    pub(crate) cuts: &'a [Cut],
+pub struct Prices<'a> {
+    /// `[types]`, what one item is worth.
+    pub weights: &'a [i64],
+    /// What sets of items are charged.
+    pub cuts: &'a [Cut],
 }
 
 /// How patterns are collected.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Collect {
+pub struct Collect {
     /// Patterns must be worth more.
-    pub(crate) threshold: i64,
+    pub threshold: i64,
     /// Patterns of one batch that may use a type, per item demanded; `None`: only the single best pattern is sought.
-    pub(crate) usage: Option<u32>,
+    pub usage: Option<u32>,
     /// Steps after which the walk ends.
-    pub(crate) max_steps: u64,
+    pub max_steps: u64,
 }
 
 /// What a walk found.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Collected {
+pub struct Collected {
     /// Patterns with their values.
-    pub(crate) patterns: Vec<(Pattern, i64)>,
+    pub patterns: Vec<(Pattern, i64)>,
     /// Whether the walk saw everything: without `usage`, that no pattern is worth more than the best found.
-    pub(crate) complete: bool,
+    pub complete: bool,
 }
 
 /// The table of one set of prices.
@@ -55,7 +56,7 @@ pub(crate) struct Collected {
 /// Layer k is only asked about an empty bin, or about rooms that an item of the next larger type or of a still larger
 /// one has left: each row holds the rooms up to capacity − that size, and last the capacity.
 #[derive(Debug)]
-pub(crate) struct PricingTable<'a> {
+pub struct PricingTable<'a> {
     space: &'a PatternSpace,
     /// Greatest common divisor of the sizes: rooms are counted in it.
     unit: u64,
@@ -73,7 +74,7 @@ pub(crate) struct PricingTable<'a> {
 
 impl<'a> PricingTable<'a> {
     /// An empty table, or `None` if it would exceed so many bytes. `memory` is that of a former table.
-    pub(crate) fn new(space: &'a PatternSpace, max_bytes: u64, memory: &mut Vec<i64>) -> Option<Self> {
+    pub fn new(space: &'a PatternSpace, max_bytes: u64, memory: &mut Vec<i64>) -> Option<Self> {
         let sizes = space.order.iter().map(|&kind| space.sizes[kind as usize]);
         let unit = sizes.clone().fold(0, gcd).max(1);
         let capacity = space.capacity / unit;
@@ -101,6 +102,11 @@ impl<'a> PricingTable<'a> {
         })
     }
 
+    /// Size of the table (bytes).
+    pub fn bytes(&self) -> u64 {
+        (self.cells.len() * size_of::<i64>()) as u64
+    }
+
     /// Hands the memory on.
     pub(crate) fn into_memory(self) -> Vec<i64> {
         self.cells
@@ -113,7 +119,7 @@ impl<'a> PricingTable<'a> {
 
     /// Fills the table and returns the largest value in it: no pattern is worth more, even before cuts. `None` if
     /// stopped; the table is of no use then.
-    pub(crate) fn build(&mut self, prices: &Prices<'_>, stop: &(dyn Fn() -> bool + Sync)) -> Option<i64> {
+    pub fn build(&mut self, prices: &Prices<'_>, stop: &(dyn Fn() -> bool + Sync)) -> Option<i64> {
         self.fill_base();
         let mut copied = Vec::new();
         for place in 0..self.space.order.len() {
@@ -166,12 +172,7 @@ impl<'a> PricingTable<'a> {
     }
 
     /// Walks the table for patterns.
-    pub(crate) fn collect(
-        &self,
-        prices: &Prices<'_>,
-        how: Collect,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Collected {
+    pub fn collect(&self, prices: &Prices<'_>, how: Collect, stop: &(dyn Fn() -> bool + Sync)) -> Collected {
         let num_types = self.space.sizes.len();
         let mut cuts_of = vec![Vec::new(); num_types];
         for (cut, terms) in prices.cuts.iter().enumerate() {

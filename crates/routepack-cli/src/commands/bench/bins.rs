@@ -66,8 +66,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         seed: arguments.seed,
         optima: arguments.optima.as_deref().map_or_else(|| Ok(Optima::default()), Optima::read)?,
         certificates: arguments.certificates.clone(),
-        // Time is the limit.
-        options: PackOptions { cases: u64::MAX, ..PackOptions::default() },
+        // Time is the limit, and memory: the widest capacities published take tables of almost 4 GiB.
+        options: PackOptions { cases: u64::MAX, table_bytes: 4 << 30, ..PackOptions::default() },
     };
     let mut table = Table::open(&arguments.output)?;
     let flag = interrupt::flag();
