@@ -44,7 +44,7 @@ impl Frame {
         html! {
             @for tick in ticks(self.y) {
                 line.grid x1=(px(left)) x2=(px(right)) y1=(px(self.at_y(tick))) y2=(px(self.at_y(tick))) {}
-                text.soft.end x=(px(left - 6.0)) y=(px(self.at_y(tick) + 4.0)) { (number(tick)) }
+                text.soft.end x=(px(left - 6.0)) y=(px(self.at_y(tick) + 4.0)) { (short(tick)) }
             }
             @for tick in xs {
                 line.axis x1=(px(self.at_x(tick))) x2=(px(self.at_x(tick))) y1=(px(bottom)) y2=(px(bottom + 4.0)) {}
@@ -98,6 +98,11 @@ pub(crate) fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// A number in the room beside an axis: powers of ten from ten million on.
+fn short(value: f64) -> String {
+    if value.abs() < 1e7 { number(value) } else { format!("{value:e}") }
+}
+
 fn whole(value: u64, negative: bool) -> String {
     let digits = value.to_string();
     let mut text = String::from(if negative { "−" } else { "" });
@@ -131,6 +136,7 @@ mod tests {
     fn numbers_are_for_persons() {
         assert_eq!(number(1_234_567.0), "1\u{202f}234\u{202f}567");
         assert_eq!(number(-12.0), "−12");
+        assert_eq!([short(2e6), short(25e9)], ["2\u{202f}000\u{202f}000", "2.5e10"]);
         assert_eq!(number(0.25), "0.25");
         assert_eq!(number(15.085_21), "15.09");
     }
