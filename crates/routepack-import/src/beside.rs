@@ -154,17 +154,15 @@ impl Beside {
         }
         if let Some(stated) = &self.rows {
             let shares: Option<Vec<usize>> = stated.iter().map(|&rows| usize::try_from(rows).ok()).collect();
+            let sum: i128 = stated.iter().map(|&rows| i128::from(rows)).sum();
             return match shares {
-                Some(shares) if shares.len() == facts.len() && shares.iter().sum::<usize>() == rows => {
-                    Ok(shares)
-                }
+                Some(shares) if shares.len() == facts.len() && sum == rows as i128 => Ok(shares),
                 _ => Err(wrong_array(
                     window,
                     "rows",
                     format!(
-                        "{} values that sum to {}, expected {} samples and {rows} rows",
+                        "{} values that sum to {sum}, expected {} samples and {rows} rows",
                         stated.len(),
-                        stated.iter().sum::<i64>(),
                         facts.len()
                     ),
                 )),

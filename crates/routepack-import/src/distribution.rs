@@ -22,8 +22,9 @@ pub(crate) fn add_step(
     for (index, counts) in counts.chunks_exact(ids).enumerate() {
         let layer = axes.moe.iter().position(|&layer| layer == index);
         for (id, &count) in counts.iter().enumerate() {
-            let count = u64::try_from(count).map_err(|_| {
-                ImportError::sample(&place, format!("layer {index}, expert {id}"), format!("{count} routes"))
+            let count = u32::try_from(count).map(u64::from).map_err(|_| {
+                let why = format!("{count} routes: expected 0 to {}", u32::MAX);
+                ImportError::sample(&place, format!("layer {index}, expert {id}"), why)
             })?;
             match layer {
                 None if count > 0 => {

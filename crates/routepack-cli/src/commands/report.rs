@@ -12,6 +12,7 @@ use crate::table::{self, read_csv};
 
 /// Arguments of `routepack report`.
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("drawn").multiple(true)))]
 #[command(after_help = "\
 Examples:
   routepack report plan.json --window window.npz

@@ -112,6 +112,14 @@ fn arrays_fit_each_other() {
             ],
             "values that sum to 2, expected 2 samples and 3 rows",
         ),
+        (
+            vec![
+                routes(),
+                array("lengths", Dtype::I64, &[2], &[3, 2]),
+                array("rows", Dtype::I64, &[2], &[i64::MAX, i64::MAX]),
+            ],
+            "values that sum to 18446744073709551614, expected 2 samples and 3 rows",
+        ),
         (vec![array("lengths", Dtype::I64, &[2], &[3, 2])], "`routed_experts` is missing"),
         (vec![array("routed_experts", Dtype::I16, &[6], &[0, 1, 1, 2, 2, 3])], "expected [rows, layers, k]"),
     ] {
@@ -139,6 +147,9 @@ fn distributions_become_samples_of_as_many_tokens() {
         let found = refused(Form::ExpertDistribution, &text.replace(from, to), &top);
         assert!(found.contains(error), "{found}");
     }
+    let large = array("logical_count", Dtype::I64, &[1, 1, 4], &[1, i64::MAX, i64::MAX, i64::MAX]);
+    let found = file(&npz(&[large]), Form::ExpertDistribution, &top).expect_err("large").to_string();
+    assert!(found.contains("expert 1: 9223372036854775807 routes: expected 0 to 4294967295"), "{found}");
     assert!(refused(Form::ExpertDistribution, text, &options(4)).contains("top_k is needed"));
     assert!(
         refused(Form::ExpertDistribution, text, &ImportOptions { top_k: Some(2), ..options(5) })
