@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use routepack_binpack::{Goal, PackError, PackOptions, Packed, pack};
 use routepack_certificate::{Limits, Statement, check};
+use routepack_generate::{BinsRecipe, bins};
 
 fn rows(sizes: &[u64], capacity: u64, slots: u64, rows_multiple: u64) -> Packed {
     settle(&Statement { slots, rows_multiple, ..Statement::bins(sizes.to_vec(), capacity) }, Goal::Rows)
@@ -278,7 +279,32 @@ fn many_sizes_are_grouped() {
     // Sizes in (C/4, C/2], three in a bin at most: volume says 1130, one size less in four would be near that.
     let sizes: Vec<u64> = (0..3000).map(|item: u64| 1025 + (item * item * 7919 + 104_729) % 1023).collect();
     let statement = Statement { slots: 4, ..Statement::bins(sizes, 4095) };
-    let packed = pack(&statement, &PackOptions::default(), 0, &|| false, &mut |_| {}).unwrap();
+    let options = PackOptions { column_types: 600, ..PackOptions::default() };
+    let packed = pack(&statement, &options, 0, &|| false, &mut |_| {}).unwrap();
     check(&statement, &packed.certificate, &Limits::default()).unwrap();
     assert!(packed.rows - packed.rows_bound <= 1, "{} of {}", packed.rows_bound, packed.rows);
+}
+
+/// More sizes than a linear program may have: neighbours stand for each other, and bound and packing gain by it.
+#[test]
+fn groups_improve_what_greedy_packers_leave() {
+    let bare = PackOptions {
+        goal: Goal::Cells,
+        fill_tries: 1,
+        fill_window: 1,
+        repack_tries: 0,
+        column_types: 100,
+        group_types: 100,
+        ..PackOptions::default()
+    };
+    for seed in [0, 3] {
+        let made = bins(&BinsRecipe::named("scholl-3").unwrap(), seed).unwrap();
+        let statement = Statement::bins(made.sizes, made.capacity);
+        let [without, with] = [0, 1000].map(|column_rounds| {
+            let options = PackOptions { column_rounds, ..bare.clone() };
+            pack(&statement, &options, 1, &|| false, &mut |_| {}).unwrap()
+        });
+        assert!(with.cells < without.cells, "{} {}", with.cells, without.cells);
+        assert!(with.cells_bound > without.cells_bound, "{} {}", with.cells_bound, without.cells_bound);
+    }
 }
