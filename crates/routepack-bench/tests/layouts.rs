@@ -65,7 +65,9 @@ fn a_rule_that_breaks_the_capacity_is_named_where_it_is_better() {
     assert_eq!((old.rows, old.cells, old.over_cap, old.largest_cell), (2, 4, 2, 120));
     assert_eq!((new.rows, new.over_cap), (3, 0));
     assert_eq!((ours.rows, ours.over_cap), (3, 0));
-    assert_eq!(compared.better_peers().first(), Some(&("rows", "verl 0.8", 2.0, 3.0)));
+    let better = compared.better_peers();
+    assert_eq!(better.first(), Some(&("rows", "verl 0.8", 2.0, 3.0)));
+    assert!(better.iter().all(|(.., theirs, ours)| theirs < ours), "as good is not better: {better:?}");
     assert!(
         compared.arms.iter().all(|arm| arm.step_seconds.is_none()),
         "attention only: nothing to simulate"

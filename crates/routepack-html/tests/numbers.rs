@@ -146,7 +146,7 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
     };
     let trace = [at(0, f64::INFINITY), at(1, 4.0), at(2, 2.0)];
     let drawn = annealing(&trace);
-    assert_eq!(column(&drawn[0], 4), ["3.25", "4.25", "5.25"], "worst energies");
+    assert_eq!(drawn[0].numbers.rows[1], ["1", "1", "1.5", "2", "4.25"], "best, median and worst energies");
     assert_eq!(column(&drawn[1], 2), ["inf", "4", "2"]);
     assert_eq!(column(&drawn[2], 2), ["9", "8", "7"]);
     // Layer 0: peak 12 at no move, 10 with two, its bound; layer 1: 11 and 10 with four. Within 20 %: none need move, but
@@ -169,6 +169,7 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
         |rows, seconds| RowsPoint { rows, seconds, tokens_per_second: 8.0, bubble: 0.25, joint_score: 3.0 };
     let rows = rows_curve_picture(&[point(4, 2.5), point(5, 2.25), point(6, 2.75)]);
     assert_eq!(column(&rows, 1), ["2.5", "2.25", "2.75"]);
+    assert_eq!(rows.numbers.rows[0], ["4", "2.5", "8", "0.25", "3"]);
     assert!(rows.caption.starts_with("Least with 5 rows: 2.2500 s"), "{}", rows.caption);
     for picture in drawn.iter().chain([&curve, &rows]) {
         let svg = picture.svg();
