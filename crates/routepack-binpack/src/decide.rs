@@ -220,7 +220,7 @@ impl Search<'_> {
     fn bound(&mut self, case: &Case) -> Result<Converged, PackError> {
         let first = self.work.cases == 1;
         let mut converged = self.converge(case, if first { MUCH } else { IMPROVING })?;
-        // A dive in the first case, then ever fewer.
+        // A dive in the first case, before its program has fully converged (packings mostly come so), then ever fewer.
         if (first || self.work.cases >= 4 && self.work.cases.is_power_of_two())
             && self.dived < self.limits.dives.into()
             && matches!(converged, Converged::Fractional(_))

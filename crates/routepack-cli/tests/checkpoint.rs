@@ -2,7 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
+
+mod shell;
+
+use shell::run;
 
 /// One shard: 4 experts of one byte each.
 fn write(folder: &Path) {
@@ -16,11 +20,6 @@ fn write(folder: &Path) {
     bytes.extend(header.as_bytes());
     bytes.extend([10, 11, 12, 13]);
     fs::write(folder.join("model.safetensors"), bytes).expect("written");
-}
-
-fn run(folder: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_routepack"));
-    command.current_dir(folder).args(line.split_whitespace()).output().expect("the command starts")
 }
 
 #[test]

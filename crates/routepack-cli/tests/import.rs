@@ -2,12 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
-fn run(folder: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_routepack"));
-    command.current_dir(folder).args(line.split_whitespace()).output().expect("the command starts")
-}
+mod shell;
+
+use shell::run;
 
 fn answer(folder: &Path, line: &str) -> String {
     let output = run(folder, line);

@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::Value;
+
+mod shell;
+
+use shell::run;
 
 const JOB: &str = "[topology]\ndp = 2\nep = 2\n[routing]\ntop_k = 2\n[packing]\ncapacity = 12\n";
 const WINDOW: &str = r#"{"lengths": [6, 6, 6, 6], "expert_counts":
@@ -12,11 +15,6 @@ const WINDOW: &str = r#"{"lengths": [6, 6, 6, 6], "expert_counts":
 /// A model of one layer of four experts as it would be published.
 const CONFIG: &str = r#"{"model_type": "qwen3_moe", "hidden_size": 64, "vocab_size": 100, "num_hidden_layers": 1,
     "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "num_attention_heads": 4, "head_dim": 16}"#;
-
-fn run(folder: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_routepack"));
-    command.current_dir(folder).args(line.split_whitespace()).output().expect("the command starts")
-}
 
 fn json(folder: &Path, line: &str) -> Value {
     let output = run(folder, line);
