@@ -173,12 +173,12 @@ fn policies_refuse_what_they_do_not_know() {
     let read = |text: &str| serde_json::from_str::<RowsPolicy>(text).map_err(|error| error.to_string());
     assert_eq!(read("\"min\""), Ok(RowsPolicy::Min));
     assert_eq!(read("7"), Ok(RowsPolicy::Fixed(7)));
-    let search = RowsPolicy::Search { extra_rows: 2, row_cost: ExactDecimal::ONE };
+    let search = RowsPolicy::Search { extra_rows: 2, row_cost: Some(ExactDecimal::ONE) };
     assert_eq!(read(r#"{"extra_rows": 2, "row_cost": 1}"#), Ok(search.clone()));
     assert_eq!(read(&serde_json::to_string(&search).expect("JSON")), Ok(search));
     for (text, named) in [
         (r#"{"extra_rows": 2, "row_cost": 1, "foo": 3}"#, "foo"),
-        (r#"{"extra_rows": 2}"#, "row_cost"),
+        (r#"{"row_cost": 2}"#, "extra_rows"),
         ("\"max\"", "`min`, a number of rows"),
         ("-1", "`min`, a number of rows"),
         ("5000000000", "`min`, a number of rows"),
@@ -211,7 +211,7 @@ fn searched_rows_are_never_worse_than_the_fewest() {
             planned(Batch::from_lengths(lengths.clone()), &Job::new(setting)).expect("a plan")
         };
         let fewest = plan_with(RowsPolicy::Min);
-        let searched = plan_with(RowsPolicy::Search { extra_rows: 3, row_cost: row_cost.into() });
+        let searched = plan_with(RowsPolicy::Search { extra_rows: 3, row_cost: Some(row_cost.into()) });
         let (one, other) = (&fewest.steps[0], &searched.steps[0]);
         assert_eq!((other.rows_found, other.rows_bound, other.rows_proved), (one.rows, one.rows_bound, true));
         assert!((one.rows..=one.rows + 3).contains(&other.rows));

@@ -88,6 +88,63 @@ fn what_cannot_be_simulated_is_named() {
     assert!(message.contains("config.json: model_type = \"gpt2\""), "{message}");
 }
 
+/// `rows = { extra_rows }`: the plan takes the fastest rows, says why, and its claims are recomputed.
+#[test]
+fn rows_by_step_time_are_planned_verified_and_reported() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| folder.path().join(name);
+    let generate = "generate window --preset mixed --set prompts=16 -o w.npz --job-output job.toml";
+    assert!(run(folder.path(), generate).status.success());
+    let job = fs::read_to_string(path("job.toml")).expect("written");
+    for (was, is) in
+        [("dp = 16", "dp = 4"), ("ep = 8", "ep = 4"), ("rows = \"min\"", "rows = { extra_rows = 3 }")]
+    {
+        assert!(job.contains(was), "{was} in {job}");
+        fs::write(path("job.toml"), fs::read_to_string(path("job.toml")).expect("there").replace(was, is))
+            .expect("written");
+    }
+    let job = fs::read_to_string(path("job.toml")).expect("there");
+    let (code, message) = refused(folder.path(), "plan w.npz --job job.toml -q");
+    assert_eq!(code, Some(3));
+    assert!(
+        message.contains("job.toml: packing.rows = { extra_rows = 3 }: expected a row_cost"),
+        "{message}"
+    );
+    for (pp, more) in [(1, false), (4, true)] {
+        let machine = "\n[machine]\nmodel = \"mixed-half-qwen3\"\ncluster = \"h20\"\n";
+        let text = job.replace("\npp = 1\n", &format!("\npp = {pp}\n"));
+        fs::write(path("job.toml"), text + machine).expect("written");
+        let said = run(folder.path(), "plan w.npz --job job.toml -q -o plan.json");
+        let said = String::from_utf8(said.stdout).expect("text");
+        assert!(said.contains(" s a step, ") && said.contains("on H20, 8 a node, simulated)"), "{said}");
+        let plan: Value =
+            serde_json::from_slice(&fs::read(path("plan.json")).expect("written")).expect("JSON");
+        let step = &plan["steps"][0];
+        assert_eq!(step["rows"].as_u64() > step["rows_found"].as_u64(), more, "{pp} stages");
+        assert_eq!(step["rows_tried"].as_array().map(Vec::len), Some(4));
+        let verified = run(folder.path(), "verify plan.json --window w.npz");
+        assert!(String::from_utf8_lossy(&verified.stdout).contains("step time by rows: "), "{verified:?}");
+        let report = json(folder.path(), "report plan.json --window w.npz --html page.html --json");
+        let shown = report["rows_tried"][0].as_array().expect("points");
+        let tried = step["rows_tried"].as_array().expect("numbers of rows");
+        let page = fs::read_to_string(path("page.html")).expect("written");
+        let figure = page.split("<figure id=\"step-0-rows-tried\"").nth(1).expect("a picture");
+        for (shown, tried) in shown.iter().zip(tried) {
+            assert_eq!((&shown["rows"], &shown["seconds"]), (&tried["rows"], &tried["seconds"]));
+            assert!(figure.contains(&format!("<td>{}</td>", shown["seconds"].as_f64().expect("a number"))));
+        }
+        let words = run(folder.path(), "report plan.json --window w.npz").stdout;
+        let words = String::from_utf8(words).expect("text");
+        assert!(words.contains("step 0: step time by rows, simulated:"), "{words}");
+        assert!(words.contains(&format!("best with {} rows, the plan's", step["rows"])), "{words}");
+        assert!(words.lines().all(|line| line.chars().count() <= 80), "{words}");
+        let simulate = "simulate plan.json --window w.npz --model mixed-half-qwen3 --cluster h20 --json";
+        let ours = json(folder.path(), simulate)["arms"].as_array().and_then(|arms| arms.last().cloned());
+        let used = tried.iter().find(|tried| tried["rows"] == step["rows"]).expect("the rows used");
+        assert_eq!(ours.expect("the plan")["seconds"], used["seconds"]);
+    }
+}
+
 #[test]
 fn weights_are_fitted_to_a_csv() {
     let folder = tempfile::tempdir().expect("a directory");

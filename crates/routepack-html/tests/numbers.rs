@@ -167,7 +167,11 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
     assert_eq!([moved("0"), moved("10"), moved("20")], ["6", "2", "0"]);
     let point =
         |rows, seconds| RowsPoint { rows, seconds, tokens_per_second: 8.0, bubble: 0.25, joint_score: 3.0 };
-    let rows = rows_curve_picture(&[point(4, 2.5), point(5, 2.25), point(6, 2.75)]);
+    let rows = rows_curve_picture(
+        "rows-curve".to_owned(),
+        "By rows",
+        &[point(4, 2.5), point(5, 2.25), point(6, 2.75)],
+    );
     assert_eq!(column(&rows, 1), ["2.5", "2.25", "2.75"]);
     assert_eq!(rows.numbers.rows[0], ["4", "2.5", "8", "0.25", "3"]);
     assert!(rows.caption.starts_with("Least with 5 rows: 2.2500 s"), "{}", rows.caption);

@@ -528,9 +528,9 @@ fn routed_rows_bound(padded: &[u32], setting: &Setting) -> u128 {
     (tokens + cell_padding + 1) * u128::from(setting.routing.top_k)
 }
 
-/// S times the cost of one more row, 0 where rows are not searched.
+/// S times the cost of one more row, 0 where rows are not searched by it.
 fn row_cost(setting: &Setting, scale_bits: u32) -> Result<u64, ProblemError> {
-    let RowsPolicy::Search { row_cost, .. } = setting.packing.rows else { return Ok(0) };
+    let RowsPolicy::Search { row_cost: Some(row_cost), .. } = setting.packing.rows else { return Ok(0) };
     scaled(row_cost, scale_bits)
         .ok_or_else(|| ProblemError::overflow("packing.rows.row_cost at the scale of the costs", row_cost))
 }

@@ -151,14 +151,23 @@ pub enum RowsPolicy {
     /// Exactly this many rows.
     #[serde(untagged)]
     Fixed(u32),
-    /// The R from R* on with the least score plus `row_cost` per row.
+    /// The R from R* on with the least score plus `row_cost` per row; without it, with the least simulated step time.
     #[serde(untagged)]
     Search {
         /// Rows tried beyond R* at most.
         extra_rows: u32,
-        /// Cost of one more row on every shard, in tokens at α = 1.
-        row_cost: crate::ExactDecimal,
+        /// Cost of one more row on every shard, in tokens at α = 1. When absent the step time on the job's `[machine]`
+        /// decides, pipeline bubble included.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        row_cost: Option<crate::ExactDecimal>,
     },
+}
+
+impl RowsPolicy {
+    /// Whether the rows are those with the least simulated step time.
+    pub fn by_step_time(&self) -> bool {
+        matches!(self, Self::Search { row_cost: None, .. })
+    }
 }
 
 impl<'de> Deserialize<'de> for RowsPolicy {
@@ -168,7 +177,7 @@ impl<'de> Deserialize<'de> for RowsPolicy {
         #[serde(deny_unknown_fields)]
         struct Search {
             extra_rows: u32,
-            row_cost: crate::ExactDecimal,
+            row_cost: Option<crate::ExactDecimal>,
         }
 
         struct Visitor;
@@ -176,7 +185,7 @@ impl<'de> Deserialize<'de> for RowsPolicy {
             type Value = RowsPolicy;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`min`, a number of rows below 2^32, or a table { extra_rows, row_cost }")
+                f.write_str("`min`, a number of rows below 2^32, or a table { extra_rows } or { extra_rows, row_cost }")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<RowsPolicy, E> {

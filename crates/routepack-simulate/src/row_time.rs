@@ -71,7 +71,7 @@ pub(crate) struct ChunkTime {
 }
 
 /// Everything that stays the same from row to row.
-pub(crate) struct Machine<'a> {
+pub(crate) struct Running<'a> {
     pub(crate) instance: &'a Instance,
     pub(crate) placement: &'a Placement,
     pub(crate) model: &'a Model,
@@ -82,37 +82,37 @@ pub(crate) struct Machine<'a> {
 }
 
 /// Time of a row on a shard, chunk by chunk: `cells` are the samples of the shard's slots.
-pub(crate) fn row_time(machine: &Machine<'_>, shard: usize, cells: &[&[u32]]) -> Vec<ChunkTime> {
-    let slots: Vec<SlotTokens> = cells.iter().map(|cell| SlotTokens::of(machine.instance, cell)).collect();
-    let last = machine.chunks.len() - 1;
+pub(crate) fn row_time(running: &Running<'_>, shard: usize, cells: &[&[u32]]) -> Vec<ChunkTime> {
+    let slots: Vec<SlotTokens> = cells.iter().map(|cell| SlotTokens::of(running.instance, cell)).collect();
+    let last = running.chunks.len() - 1;
     let of_chunk = |(chunk, layers): (usize, &std::ops::Range<usize>)| {
         let mut time = ChunkTime::default();
         let mut waiting = vec![ChunkTime::default(); slots.len()];
         for layer in layers.clone() {
             for (time, slot) in waiting.iter_mut().zip(&slots) {
-                add(time, common_time(machine, layer, slot));
+                add(time, common_time(running, layer, slot));
             }
-            if machine.model.has_experts(layer) {
+            if running.model.has_experts(layer) {
                 add(&mut time, slowest(&mut waiting));
-                let moe_layer = layer - machine.model.dense_layers as usize;
-                add(&mut time, expert_time(machine, shard, moe_layer, cells));
+                let moe_layer = layer - running.model.dense_layers as usize;
+                add(&mut time, expert_time(running, shard, moe_layer, cells));
             }
         }
         if chunk == last {
             for (time, slot) in waiting.iter_mut().zip(&slots) {
-                let words = machine.model.embedding_parameters() as f64;
-                let dense = dense_seconds(machine, 2.0 * words * slot.tokens);
+                let words = running.model.embedding_parameters() as f64;
+                let dense = dense_seconds(running, 2.0 * words * slot.tokens);
                 time.forward.dense += dense;
                 time.backward.dense += 2.0 * dense;
             }
         }
         add(&mut time, slowest(&mut waiting));
-        if machine.options.recompute {
+        if running.options.recompute {
             time.backward += time.forward;
         }
         time
     };
-    machine.chunks.iter().enumerate().map(of_chunk).collect()
+    running.chunks.iter().enumerate().map(of_chunk).collect()
 }
 
 /// Tokens a slot runs in one row, padding included.
@@ -131,14 +131,14 @@ impl SlotTokens {
 }
 
 /// What a slot's tokens meet in a layer before any expert.
-fn common_time(machine: &Machine<'_>, layer: usize, slot: &SlotTokens) -> ChunkTime {
-    let Machine { model, cluster, .. } = machine;
+fn common_time(running: &Running<'_>, layer: usize, slot: &SlotTokens) -> ChunkTime {
+    let Running { model, cluster, .. } = running;
     let attention = model.attention_of(layer);
     let projections = 2.0 * attention.parameters(model.hidden) as f64 * slot.tokens;
     let block = 2.0 * model.common_parameters(layer) as f64 * slot.tokens - projections;
-    let (projections, block) = (dense_seconds(machine, projections), dense_seconds(machine, block));
+    let (projections, block) = (dense_seconds(running, projections), dense_seconds(running, block));
     let squares = attention.square_flops() as f64 * slot.squares;
-    let squares = squares / ranks_of_slot(machine) / (cluster.peak_tflops * 1e12);
+    let squares = squares / ranks_of_slot(running) / (cluster.peak_tflops * 1e12);
     ChunkTime {
         forward: Work {
             attention: projections + squares / cluster.attention_efficiency,
@@ -155,8 +155,8 @@ fn common_time(machine: &Machine<'_>, layer: usize, slot: &SlotTokens) -> ChunkT
 }
 
 /// Dispatch, experts of the slowest rank, combine.
-fn expert_time(machine: &Machine<'_>, shard: usize, layer: usize, cells: &[&[u32]]) -> ChunkTime {
-    let Machine { instance, placement, model, cluster, options, .. } = machine;
+fn expert_time(running: &Running<'_>, shard: usize, layer: usize, cells: &[&[u32]]) -> ChunkTime {
+    let Running { instance, placement, model, cluster, options, .. } = running;
     let (topology, ranks) = (instance.topology(), placement.num_ranks());
     let (_, part) = topology.shard_group_and_part(shard);
     let mut rows = vec![0u64; model.experts as usize];
@@ -186,8 +186,8 @@ fn expert_time(machine: &Machine<'_>, shard: usize, layer: usize, cells: &[&[u32
         backward = backward.max(seconds.backward);
     }
     let bytes = |per_value: f64| f64::from(model.hidden) * per_value;
-    let dispatch = exchange_seconds(machine, shard, &reached, bytes(options.dispatch_bytes));
-    let combine = exchange_seconds(machine, shard, &reached, bytes(BF16));
+    let dispatch = exchange_seconds(running, shard, &reached, bytes(options.dispatch_bytes));
+    let combine = exchange_seconds(running, shard, &reached, bytes(BF16));
     ChunkTime {
         forward: Work { expert: forward, all_to_all: dispatch + combine, ..Work::default() },
         backward: Work { expert: backward, all_to_all: 2.0 * combine, ..Work::default() },
@@ -197,9 +197,9 @@ fn expert_time(machine: &Machine<'_>, shard: usize, layer: usize, cells: &[&[u32
 /// Seconds to send every slot's tokens, `reached[slots][ranks]`, to their EP ranks (or back: the sizes are the same).
 ///
 /// A slot's tokens lie evenly on its GPUs; the GPUs of one expert-tensor rank exchange among themselves.
-fn exchange_seconds(machine: &Machine<'_>, shard: usize, reached: &[Vec<f64>], token_bytes: f64) -> f64 {
-    let (cluster, ranks) = (machine.cluster, machine.placement.num_ranks());
-    let etp = machine.instance.setting().topology.etp() as usize;
+fn exchange_seconds(running: &Running<'_>, shard: usize, reached: &[Vec<f64>], token_bytes: f64) -> f64 {
+    let (cluster, ranks) = (running.cluster, running.placement.num_ranks());
+    let etp = running.instance.setting().topology.etp() as usize;
     let node = |rank: usize| (shard * ranks + rank) * etp / cluster.gpus_per_node as usize;
     // Sent and received by each rank, inside its node and beyond.
     let mut traffic = vec![[0.0f64; 4]; ranks];
@@ -222,13 +222,13 @@ fn exchange_seconds(machine: &Machine<'_>, shard: usize, reached: &[Vec<f64>], t
 }
 
 /// Seconds of dense products, cut over the slot's GPUs.
-fn dense_seconds(machine: &Machine<'_>, flops: f64) -> f64 {
-    machine.cluster.dense_seconds(flops / ranks_of_slot(machine))
+fn dense_seconds(running: &Running<'_>, flops: f64) -> f64 {
+    running.cluster.dense_seconds(flops / ranks_of_slot(running))
 }
 
 /// GPUs that share a slot's tokens or heads: TP·CP.
-fn ranks_of_slot(machine: &Machine<'_>) -> f64 {
-    let topology = &machine.instance.setting().topology;
+fn ranks_of_slot(running: &Running<'_>) -> f64 {
+    let topology = &running.instance.setting().topology;
     f64::from(topology.tp) * f64::from(topology.cp)
 }
 

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{Passes, makespan};
-use crate::row_time::{ChunkTime, Machine, row_time};
+use crate::row_time::{ChunkTime, Running, row_time};
 use crate::{Cluster, Model, SimulateError, SimulateOptions, Work};
 
 /// Bytes the optimizer touches for every parameter it owns: gradient, master and two moments read, all but the gradient
@@ -81,26 +81,26 @@ pub fn simulate(
 ) -> Result<StepTime, SimulateError> {
     options.check()?;
     check_window(instance, model)?;
-    check_rows(instance, layout)?;
+    check_rows(instance, layout.num_rows())?;
     let chunks = chunks(instance, model);
-    let machine = Machine { instance, placement, model, cluster, options, chunks: &chunks };
+    let running = Running { instance, placement, model, cluster, options, chunks: &chunks };
     let topology = instance.topology();
     let cells = layout.cells();
     let row = |shard: usize, row: usize| {
         let slots = topology.shard_slots(shard);
         let cells: Vec<&[u32]> =
             slots.map(|slot| cells[row * topology.num_slots() + slot].as_slice()).collect();
-        row_time(&machine, shard, &cells)
+        row_time(&running, shard, &cells)
     };
     let rows: Vec<(usize, usize)> = (0..topology.num_shards())
         .flat_map(|shard| (0..layout.num_rows()).map(move |row| (shard, row)))
         .collect();
     let times: Vec<Vec<ChunkTime>> = rows.into_par_iter().map(|(shard, index)| row(shard, index)).collect();
-    let shards = times.chunks(layout.num_rows()).map(|rows| shard_time(&machine, rows));
+    let shards = times.chunks(layout.num_rows()).map(|rows| shard_time(&running, rows));
     let mut step = shards.max_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("a topology has a shard");
-    step.gradients = gradient_seconds(&machine);
-    step.optimizer = optimizer_seconds(&machine);
-    step.moves = resident.map_or(0.0, |resident| move_seconds(&machine, resident));
+    step.gradients = gradient_seconds(&running);
+    step.optimizer = optimizer_seconds(&running);
+    step.moves = resident.map_or(0.0, |resident| move_seconds(&running, resident));
     step.planning = options.planning_seconds;
     step.seconds += step.gradients + step.optimizer + step.moves + step.planning;
     let samples = 0..instance.num_samples() - instance.num_dummies();
@@ -108,7 +108,8 @@ pub fn simulate(
     Ok(step)
 }
 
-fn check_window(instance: &Instance, model: &Model) -> Result<(), SimulateError> {
+/// The window was recorded with this model.
+pub(crate) fn check_window(instance: &Instance, model: &Model) -> Result<(), SimulateError> {
     let top_k = instance.setting().routing.top_k;
     for (what, found, expected) in [
         ("layers of experts", instance.num_layers(), model.moe_layers as usize),
@@ -122,9 +123,9 @@ fn check_window(instance: &Instance, model: &Model) -> Result<(), SimulateError>
     Ok(())
 }
 
-fn check_rows(instance: &Instance, layout: &Layout) -> Result<(), SimulateError> {
-    let (rows, stages, vpp) =
-        (layout.num_rows(), instance.topology().num_stages(), instance.setting().topology.vpp);
+/// An interleaved pipeline takes rows in groups of its stages.
+pub(crate) fn check_rows(instance: &Instance, rows: usize) -> Result<(), SimulateError> {
+    let (stages, vpp) = (instance.topology().num_stages(), instance.setting().topology.vpp);
     if vpp > 1 && !rows.is_multiple_of(stages) {
         return Err(SimulateError::Interleaved { rows, stages, vpp });
     }
@@ -153,9 +154,9 @@ fn chunks(instance: &Instance, model: &Model) -> Vec<Range<usize>> {
 }
 
 /// Makespan of one shard's rows, and its busiest stage's work.
-fn shard_time(machine: &Machine<'_>, rows: &[Vec<ChunkTime>]) -> StepTime {
-    let stages = machine.instance.topology().num_stages();
-    let chunks = machine.chunks.len();
+fn shard_time(running: &Running<'_>, rows: &[Vec<ChunkTime>]) -> StepTime {
+    let stages = running.instance.topology().num_stages();
+    let chunks = running.chunks.len();
     let times = |of: fn(&ChunkTime) -> Work| -> Vec<Vec<f64>> {
         (0..chunks).map(|chunk| rows.iter().map(|row| of(&row[chunk]).seconds()).collect()).collect()
     };
@@ -163,7 +164,7 @@ fn shard_time(machine: &Machine<'_>, rows: &[Vec<ChunkTime>]) -> StepTime {
         stages,
         forward: times(|time| time.forward),
         backward: times(|time| time.backward),
-        hand_over: hand_over_seconds(machine),
+        hand_over: hand_over_seconds(running),
     });
     let busiest = (0..stages).max_by(|&a, &b| made.busy[a].total_cmp(&made.busy[b])).unwrap_or(0);
     let mut work = Work::default();
@@ -178,19 +179,19 @@ fn shard_time(machine: &Machine<'_>, rows: &[Vec<ChunkTime>]) -> StepTime {
 }
 
 /// Seconds to hand a full cell's activations to the next stage.
-fn hand_over_seconds(machine: &Machine<'_>) -> f64 {
-    let parallel = &machine.instance.setting().topology;
+fn hand_over_seconds(running: &Running<'_>) -> f64 {
+    let parallel = &running.instance.setting().topology;
     if parallel.pp == 1 {
         return 0.0;
     }
-    let values = f64::from(machine.instance.cell_capacity()) * f64::from(machine.model.hidden);
-    let link = machine.cluster.network;
+    let values = f64::from(running.instance.cell_capacity()) * f64::from(running.model.hidden);
+    let link = running.cluster.network;
     link.seconds(2.0 * values / f64::from(parallel.tp * parallel.cp)) + link.latency()
 }
 
 /// Parameters of the fullest stage on one GPU: those all slots share, and those of the experts.
-fn parameters_of_gpu(machine: &Machine<'_>) -> (f64, f64) {
-    let Machine { model, instance, chunks, .. } = machine;
+fn parameters_of_gpu(running: &Running<'_>) -> (f64, f64) {
+    let Running { model, instance, chunks, .. } = running;
     let (parallel, stages) = (&instance.setting().topology, instance.topology().num_stages());
     let of_stage = |stage: usize| {
         let layers = || (stage..chunks.len()).step_by(stages).flat_map(|chunk| chunks[chunk].clone());
@@ -206,34 +207,34 @@ fn parameters_of_gpu(machine: &Machine<'_>) -> (f64, f64) {
 }
 
 /// Copies of what all slots share, and of the experts: DP·CP, and the EDP shards.
-fn copies(machine: &Machine<'_>) -> (usize, usize) {
-    let parallel = &machine.instance.setting().topology;
-    ((parallel.dp * parallel.cp) as usize, machine.instance.topology().num_shards())
+fn copies(running: &Running<'_>) -> (usize, usize) {
+    let parallel = &running.instance.setting().topology;
+    ((parallel.dp * parallel.cp) as usize, running.instance.topology().num_shards())
 }
 
 /// Reduce-scatter of FP32 gradients and all-gather of BF16 weights, as far as they are not hidden.
-fn gradient_seconds(machine: &Machine<'_>) -> f64 {
-    let (common, experts) = parameters_of_gpu(machine);
-    let (all, shards) = copies(machine);
-    let topology = &machine.instance.setting().topology;
+fn gradient_seconds(running: &Running<'_>) -> f64 {
+    let (common, experts) = parameters_of_gpu(running);
+    let (all, shards) = copies(running);
+    let topology = &running.instance.setting().topology;
     let reach = [all * topology.tp as usize, shards * (topology.ep * topology.etp()) as usize];
     let ring = |parameters: f64, copies: usize, reach: usize| {
         let bytes = 6.0 * parameters * (copies - 1) as f64 / copies as f64;
-        machine.cluster.link_of(reach).seconds(bytes)
+        running.cluster.link_of(reach).seconds(bytes)
     };
-    machine.options.exposed_gradients * (ring(common, all, reach[0]) + ring(experts, shards, reach[1]))
+    running.options.exposed_gradients * (ring(common, all, reach[0]) + ring(experts, shards, reach[1]))
 }
 
-fn optimizer_seconds(machine: &Machine<'_>) -> f64 {
-    let (common, experts) = parameters_of_gpu(machine);
-    let (all, shards) = copies(machine);
+fn optimizer_seconds(running: &Running<'_>) -> f64 {
+    let (common, experts) = parameters_of_gpu(running);
+    let (all, shards) = copies(running);
     let owned = common / all as f64 + experts / shards as f64;
-    owned * OPTIMIZER_BYTES / (machine.cluster.memory_tb_s * 1e12)
+    owned * OPTIMIZER_BYTES / (running.cluster.memory_tb_s * 1e12)
 }
 
 /// Seconds to move expert state: the GPU that sends or receives most, over the slower link it uses.
-fn move_seconds(machine: &Machine<'_>, resident: &Placement) -> f64 {
-    let Machine { model, placement, cluster, instance, options, .. } = machine;
+fn move_seconds(running: &Running<'_>, resident: &Placement) -> f64 {
+    let Running { model, placement, cluster, instance, options, .. } = running;
     let ranks = placement.num_ranks();
     let etp = instance.setting().topology.etp() as usize;
     let stages = instance.topology().num_stages();

@@ -1,13 +1,17 @@
 //! Puts a plan together: decisions in, every figure recomputed from the inputs.
 
+use std::ops::RangeInclusive;
+
 use routepack_bounds::peak_bounds;
 use routepack_certificate::{Certificate, Limits, check_text};
 use routepack_problem::{
     Attribution, Batch, Instance, Layout, Oversize, Placement, RowsPolicy, SampleIds, Setting, check_layout,
 };
+use routepack_simulate::Machine;
 
 use crate::costs::placement_in_force;
 use crate::figures::Measured;
+use crate::rows_tried::rows_tried;
 use crate::{
     FORMAT, Figures, OutsideId, Plan, PlanDropped, PlanPlacement, PlanResident, PlanStep, Status,
     VerifyError, plan_sha256, sample_bound, statement, window_sha256, witness_counts,
@@ -22,6 +26,8 @@ pub struct StepDecisions<'a> {
     pub layout: &'a Layout,
     /// Text of a certificate of [`statement`]`(instance)`.
     pub certificate: String,
+    /// Layouts in other numbers of rows, each with its window and the dummies it holds; where the step time decides.
+    pub other_rows: &'a [(Instance, Layout)],
 }
 
 /// What a plan consists of before anything is claimed about it.
@@ -37,6 +43,8 @@ pub struct AssembleInputs<'a> {
     pub placement: Option<&'a Placement>,
     /// The placement the weights have before, to state what moves.
     pub resident: Option<&'a Placement>,
+    /// What steps run on; needed where the step time decides about rows, of no effect elsewhere.
+    pub machine: Option<&'a Machine>,
     /// [`window_sha256`] of the batch if it is at hand; computed when absent.
     pub window_sha256: Option<String>,
     /// Program and version.
@@ -74,10 +82,15 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
         Some(resident) if first.num_layers() > 0 => Some(placement_in_force(first, Some(resident))?),
         _ => None,
     };
+    let rows_given = inputs.fallback.is_some() || !inputs.filtered.is_empty();
+    let by_time = setting.packing.rows.by_step_time() && !rows_given;
+    let machine = inputs.machine.filter(|_| by_time);
+    if by_time && machine.is_none() {
+        return Err(VerifyError::mismatch("machine", &"none", &"one: the step time decides about rows"));
+    }
     let (mut steps, mut figures) = (Vec::new(), Vec::new());
     for decisions in &inputs.steps {
-        let rows_given = inputs.fallback.is_some() || !inputs.filtered.is_empty();
-        let (step, of_step) = assemble_step(decisions, &placement, rows_given, &inputs.limits)?;
+        let (step, of_step) = assemble_step(decisions, &placement, machine, rows_given, &inputs.limits)?;
         steps.push(step);
         figures.push(of_step);
     }
@@ -103,6 +116,7 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
         lp_backend: inputs.lp_backend,
         options: inputs.options,
         setting: setting.clone(),
+        machine: machine.cloned(),
         cost: first.cost().clone(),
         scale_bits: first.charges().scale_bits(),
         estimate: first.num_layers() > 0 && parts > 1 && is_spread(batch, setting),
@@ -120,13 +134,18 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
 fn assemble_step(
     decisions: &StepDecisions<'_>,
     placement: &Placement,
+    machine: Option<&Machine>,
     rows_given: bool,
     limits: &Limits,
 ) -> Result<(PlanStep, Figures), VerifyError> {
-    let StepDecisions { instance, layout, certificate } = decisions;
+    let StepDecisions { instance, layout, certificate, .. } = decisions;
     let step = instance.step();
     check_layout(instance, layout).map_err(|error| VerifyError::Layout { step, error })?;
     let rows = certify_rows(instance, layout, certificate, rows_given, limits)?;
+    let rows_tried = match machine {
+        Some(machine) => rows_tried(decisions, placement, machine, &rows.allowed)?,
+        None => Vec::new(),
+    };
     let measured = Measured::of(instance, placement, layout);
     let figures = measured.figures();
     let (cells, dummies) = list_cells(instance, layout);
@@ -142,6 +161,7 @@ fn assemble_step(
         step,
         rows: layout.num_rows() as u64,
         rows_policy: instance.setting().packing.rows.clone(),
+        rows_tried,
         rows_found: rows.found,
         rows_bound: rows.bound,
         rows_proved: rows.found == rows.bound,
@@ -167,6 +187,8 @@ struct CertifiedRows {
     bound: u64,
     cells_found: u64,
     cells_bound: u64,
+    /// By the rows policy.
+    allowed: RangeInclusive<u64>,
 }
 
 /// Checks the certificate and what it says about the rows, and that the rows used follow the policy.
@@ -207,7 +229,7 @@ fn certify_rows(
         };
         return Err(VerifyError::mismatch(format!("step {step}: rows"), &used, &expected));
     }
-    Ok(CertifiedRows { found, bound: question.rows_for(cells_bound), cells_found, cells_bound })
+    Ok(CertifiedRows { found, bound: question.rows_for(cells_bound), cells_found, cells_bound, allowed })
 }
 
 /// Cells that hold a recorded sample.

@@ -38,6 +38,9 @@ pub enum VerifyError {
         /// Why.
         error: CheckError,
     },
+    /// The plan's machine cannot run it.
+    #[error("machine: {0}")]
+    Simulate(#[from] routepack_simulate::SimulateError),
 }
 
 impl VerifyError {

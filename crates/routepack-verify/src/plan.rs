@@ -1,6 +1,7 @@
 //! The plan: what a trainer runs, with everything claimed about it and the means to recompute it.
 
 use routepack_problem::{ResolvedCost, RowsPolicy, Score, Setting};
+use routepack_simulate::Machine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,9 @@ pub struct Plan {
     pub options: serde_json::Value,
     /// The problem's definition.
     pub setting: Setting,
+    /// What steps run on, where the simulated step time decides about rows; an input, absent elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
     /// Cost weights in force.
     pub cost: ResolvedCost,
     /// k of the cost scale S = 2^k: divide costs by S·C for the paper's unit.
@@ -122,6 +126,10 @@ pub struct PlanStep {
     pub rows: u64,
     /// The policy `rows` follows; as in the setting.
     pub rows_policy: RowsPolicy,
+    /// Where the simulated step time decides: every number of rows a layout was found for, ascending, those used among
+    /// them. None of the layouts is faster than the one used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows_tried: Vec<PlanRows>,
     /// Fewest rows a feasible packing is known for.
     pub rows_found: u64,
     /// Rows that are necessary: those that hold `cells_bound` cells.
@@ -155,6 +163,20 @@ pub struct PlanStep {
     pub gap_to_placement: f64,
     /// The same against the bound that holds for every placement.
     pub gap_to_free: f64,
+}
+
+/// A number of rows, and the step time of the layout found for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRows {
+    /// Rows of the layout.
+    pub rows: u64,
+    /// Simulated seconds of the step on the plan's machine, under the plan's placement, moves not charged.
+    pub seconds: f64,
+    /// The layout, if it is not the one used: cell (row · slots + slot) of every sample of the step in input order and of
+    /// every dummy after them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cell_of: Vec<u32>,
 }
 
 /// Tokens and samples of every cell, each `[rows][slots]`.

@@ -13,9 +13,10 @@ use routepack_problem::{Batch, Instance, Layout, LayoutError, Oversize, Placemen
 use serde_json::Value;
 
 use crate::assemble::assemble_measured;
+use crate::rows_tried::rebuild_other_rows;
 use crate::{
-    AssembleInputs, FORMAT, Figures, Plan, PlanStep, Status, StepDecisions, VerifyError, plan_sha256,
-    window_sha256,
+    AssembleInputs, FORMAT, Figures, Plan, PlanRows, PlanStep, Status, StepDecisions, VerifyError,
+    plan_sha256, window_sha256,
 };
 
 /// One verified claim, ready to print.
@@ -42,6 +43,8 @@ pub struct Verified {
     pub layouts: Vec<Layout>,
     /// The figures of every step.
     pub figures: Vec<Figures>,
+    /// The layouts in other numbers of rows of every step, each with its window, as far as the plan names any.
+    pub other_rows: Vec<Vec<(Instance, Layout)>>,
 }
 
 /// Verifies a plan against the batch it was made for, within the default [`Limits`] of a certificate's check.
@@ -77,25 +80,28 @@ pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result
         let before = claimed.resident.as_ref();
         resident = before.map(|before| read(claimed.num_ranks, &before.log2phys)).transpose()?;
     }
-    let (mut instances, mut layouts) = (Vec::new(), Vec::new());
+    let (mut instances, mut layouts, mut other_rows) = (Vec::new(), Vec::new(), Vec::new());
     for (step, instance) in plan.steps.iter().zip(&prepared.instances) {
+        other_rows.push(rebuild_other_rows(&step.rows_tried, step.rows, instance)?);
         let (instance, layout) = rebuild_layout(step, instance)?;
         instances.push(instance);
         layouts.push(layout);
     }
-    let decisions = plan.steps.iter().zip(instances.iter().zip(&layouts));
+    let decisions = plan.steps.iter().zip(instances.iter().zip(&layouts).zip(&other_rows));
     let (again, figures) = assemble_measured(AssembleInputs {
         steps: decisions
-            .map(|(step, (instance, layout))| StepDecisions {
+            .map(|(step, ((instance, layout), other_rows))| StepDecisions {
                 instance,
                 layout,
                 certificate: step.certificate.clone(),
+                other_rows,
             })
             .collect(),
         dropped: &prepared.dropped,
         filtered: &plan.filtered,
         placement: placement.as_ref(),
         resident: resident.as_ref(),
+        machine: plan.machine.as_ref(),
         window_sha256: Some(window),
         tool: plan.tool.clone(),
         options: plan.options.clone(),
@@ -116,6 +122,7 @@ pub fn verify_within(plan: &Plan, batch: &Arc<Batch>, limits: &Limits) -> Result
         placement,
         layouts,
         figures,
+        other_rows,
     })
 }
 
@@ -214,6 +221,14 @@ fn difference(claimed: &Value, recomputed: &Value, path: String) -> Option<(Stri
             .zip(other)
             .enumerate()
             .find_map(|(index, (one, other))| difference(one, other, format!("{path}[{index}]"))),
+        (Value::Object(one), Value::Object(other)) if !one.keys().eq(other.keys()) => {
+            let mut keys = one.keys().chain(other.keys());
+            let key = keys.find(|key| one.contains_key(*key) != other.contains_key(*key))?;
+            let of =
+                |object: &serde_json::Map<String, Value>| object.get(key).map_or("nothing".into(), shorten);
+            let dot = if path.is_empty() { "" } else { "." };
+            Some((format!("{path}{dot}{key}"), of(one), of(other)))
+        }
         (Value::Object(one), Value::Object(other)) if one.keys().eq(other.keys()) => {
             one.iter().find_map(|(key, value)| {
                 let dot = if path.is_empty() { "" } else { "." };
@@ -281,6 +296,22 @@ fn list_claims(plan: &Plan) -> Vec<Claim> {
                 step.rows_bound, step.rows_found, step.rows
             ),
         );
+        if let Some(machine) = &plan.machine {
+            let seconds = |tried: &PlanRows| format!("{:.4} s with {}", tried.seconds, tried.rows);
+            let (used, others): (Vec<_>, Vec<_>) =
+                step.rows_tried.iter().partition(|tried| tried.rows == step.rows);
+            let others = others.into_iter().map(seconds).collect::<Vec<_>>();
+            let others = if others.is_empty() { "none beside them".to_owned() } else { others.join(", ") };
+            add(
+                "step time by rows",
+                format!(
+                    "{}, the least found; {others} ({} on {}, simulated)",
+                    seconds(used[0]),
+                    machine.model.name,
+                    machine.cluster.name
+                ),
+            );
+        }
         let loss = totals.loss.map_or("not recorded".to_owned(), |loss| loss.to_string());
         add(
             "tokens",

@@ -51,6 +51,9 @@ pub enum PlanError {
         /// Why.
         error: Box<PlanError>,
     },
+    /// The job's machine cannot run the window.
+    #[error("[machine]: {0}")]
+    Machine(#[from] routepack_simulate::SimulateError),
     /// The LP backend is not there.
     #[error("LP backend: {0}")]
     Backend(#[from] routepack_lp::LpError),
@@ -83,9 +86,12 @@ impl PlanError {
                 }
             }
             Self::Step { error, .. } => error.concerns_job(),
-            Self::Place(_) | Self::Pack(_) | Self::Arrange(_) | Self::Rows { .. } | Self::NotFound { .. } => {
-                true
-            }
+            Self::Place(_)
+            | Self::Pack(_)
+            | Self::Arrange(_)
+            | Self::Machine(_)
+            | Self::Rows { .. }
+            | Self::NotFound { .. } => true,
             Self::Backend(_) | Self::Verify(_) => false,
         }
     }

@@ -9,7 +9,7 @@ use routepack_html::{
 use routepack_problem::{Batch, Placement};
 use routepack_verify::{Plan, Verified, VerifyError, verify};
 
-use crate::report::{ARM_FIGURES, Report, report_of};
+use crate::report::{Report, report_of};
 
 /// A plan's page and its pictures, ready to be written.
 pub struct HtmlReport {
@@ -42,7 +42,8 @@ impl Beside {
             pictures.push(trade_off_curve(&self.moves));
         }
         if !self.rows.is_empty() {
-            pictures.push(rows_curve_picture(&self.rows));
+            let title = "Simulated step time by rows";
+            pictures.push(rows_curve_picture("rows-curve".to_owned(), title, &self.rows));
         }
         pictures
     }
@@ -57,14 +58,15 @@ impl Beside {
 pub fn html_report(plan: &Plan, batch: &Arc<Batch>, beside: &Beside) -> Result<HtmlReport, VerifyError> {
     let verified = verify(plan, batch)?;
     let report = report_of(plan, &verified)?;
-    let mut sections = sections(plan, &verified)?;
+    let mut sections = sections(plan, &verified, &report)?;
     let more = beside.pictures();
     if !more.is_empty() {
         sections.push(("How it was found".to_owned(), more));
     }
     let svgs = sections.iter().flat_map(|(_, pictures)| pictures);
     let svgs = svgs.map(|picture| (picture.id.clone(), picture.svg())).collect();
-    let tables = [("Beside reference arms".to_owned(), arms_table(&report))];
+    let (header, rows) = report.table();
+    let tables = [("Beside reference arms".to_owned(), NumberTable { header, rows })];
     let html = page(&Page {
         title: "RoutePack plan",
         facts: &facts(plan, &report),
@@ -75,7 +77,11 @@ pub fn html_report(plan: &Plan, batch: &Arc<Batch>, beside: &Beside) -> Result<H
 }
 
 /// A section a step, and one for the placement they share.
-fn sections(plan: &Plan, verified: &Verified) -> Result<Vec<(String, Vec<Picture>)>, VerifyError> {
+fn sections(
+    plan: &Plan,
+    verified: &Verified,
+    report: &Report,
+) -> Result<Vec<(String, Vec<Picture>)>, VerifyError> {
     let ranks = verified.instances[0].topology().num_ranks();
     let none = Placement::identity(0, 0, ranks)?;
     let placement = verified.placement.as_ref().unwrap_or(&none);
@@ -90,6 +96,11 @@ fn sections(plan: &Plan, verified: &Verified) -> Result<Vec<(String, Vec<Picture
             (format!("Step {}", step.step), pictures_of_step(&shown))
         })
         .collect();
+    for ((_, pictures), (points, step)) in sections.iter_mut().zip(report.rows_tried.iter().zip(&plan.steps))
+    {
+        let id = format!("step-{}-rows-tried", step.step);
+        pictures.push(rows_curve_picture(id, "Simulated step time by rows tried", points));
+    }
     if placement.num_layers() > 0 {
         sections.push(("Placement".to_owned(), vec![placement_moves(before, placement)]));
     }
@@ -102,8 +113,10 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
         .steps
         .iter()
         .map(|step| {
-            let proof = if step.rows_proved { "fewest, proved" } else { "not proved to be fewest" };
-            format!("{} ({proof}: at least {} necessary)", step.rows, step.rows_bound)
+            let fewest =
+                if step.rows == step.rows_found { "the" } else { &format!("{} are", step.rows_found) };
+            let proof = if step.rows_proved { "proved" } else { "not proved" };
+            format!("{} ({fewest} fewest, {proof}: at least {} necessary)", step.rows, step.rows_bound)
         })
         .collect();
     let ours = report.arms.last().expect("the plan is always an arm");
@@ -121,10 +134,16 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
         ),
         ("Capacity", format!("{} tokens a micro-batch", plan.setting.packing.cell_capacity())),
         ("Rows per step", rows.join(", ")),
+    ];
+    if let Some(machine) = &plan.machine {
+        let (model, cluster) = (&machine.model.name, &machine.cluster.name);
+        facts.push(("Rows chosen by", format!("least step time found, {model} on {cluster}, simulated")));
+    }
+    facts.extend([
         ("Joint score", format!("{:.4}", ours.figures.joint_score)),
         ("Gap under this placement", percent(ours.figures.gap_to_placement)),
         ("Gap to any placement", percent(ours.gap)),
-    ];
+    ]);
     if plan.estimate {
         facts
             .push(("Estimate", "expert figures: routes were divided evenly over parts of a slot".to_owned()));
@@ -133,13 +152,4 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
         facts.push(("Search", "ended early, by a deadline or an interruption".to_owned()));
     }
     facts.into_iter().map(|(what, value)| (what.to_owned(), value)).collect()
-}
-
-/// Figures of the arms, an arm a column.
-fn arms_table(report: &Report) -> NumberTable {
-    let header = std::iter::once("figure".to_owned()).chain(report.arms.iter().map(|arm| arm.name.clone()));
-    let rows = ARM_FIGURES.iter().map(|(name, figure)| {
-        std::iter::once((*name).to_owned()).chain(report.arms.iter().map(figure)).collect()
-    });
-    NumberTable { header: header.collect(), rows: rows.collect() }
 }

@@ -6,6 +6,7 @@ use routepack_arrange::ArrangeOptions;
 use routepack_binpack::PackOptions;
 use routepack_place::PlaceOptions;
 use routepack_problem::{CostModel, Packing, Parallelism, Placement, Routing, Setting};
+use routepack_simulate::Machine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,10 @@ pub struct Job {
     /// Options of the co-refinement of placement and layout.
     #[serde(default, skip_serializing_if = "is_default")]
     pub refine: RefineOptions,
+    /// What steps run on: `model` and `cluster`, each the name of a preset or a table, and `options`. For
+    /// `rows = { extra_rows = … }`, which takes the rows with the least simulated step time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
     /// Passes beside training over the same samples, each packed by rules of its own under the placement of the training
     /// pass: `[passes.log-prob] capacity = …`. See [`crate::plan_passes`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -71,6 +76,7 @@ impl Job {
             moves: MoveOptions::default(),
             arrange: ArrangeOptions::default(),
             refine: RefineOptions::default(),
+            machine: None,
             passes: BTreeMap::new(),
             seed: 0,
             deadline_ms: None,

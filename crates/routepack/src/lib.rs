@@ -13,6 +13,7 @@ mod plan;
 mod refine;
 mod report;
 mod rows;
+mod rows_by_time;
 mod rows_curve;
 mod sequence;
 mod simulated;

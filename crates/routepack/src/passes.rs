@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use routepack_problem::{Batch, Placement};
+use routepack_problem::{Batch, Placement, ProblemError};
 use routepack_verify::{Plan, VerifyError, plan_sha256};
 use serde_json::json;
 
@@ -27,6 +27,14 @@ pub fn plan_passes(
     job: &Job,
     control: &mut Control<'_>,
 ) -> Result<Vec<(String, Plan)>, PlanError> {
+    if let Some((name, packing)) = job.passes.iter().find(|(_, packing)| packing.rows.by_step_time()) {
+        return Err(ProblemError::Setting {
+            field: "passes.*.rows",
+            value: format!("{} in pass {name}", serde_json::json!(packing.rows)),
+            limit: "expected a row_cost: a pass beside training has no step time".to_owned(),
+        }
+        .into());
+    }
     let deadline = control.limit.deadline;
     // The moment at which so many of so many equal shares of the time left are over.
     let after = |shares: u32, of: u32| {

@@ -8,11 +8,13 @@ use routepack_certificate::Limits;
 use routepack_lp::Backend;
 use routepack_place::{match_ranks, place, place_incrementally};
 use routepack_problem::{Batch, Instance, Layout, Placement, Prepared, RowsPolicy, Score, prepare};
+use routepack_simulate::Machine;
 use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement, window_sha256};
 
 use crate::moves::Tether;
 use crate::refine::{Draft, Search, co_refine};
 use crate::rows::{PackedStep, pack_step};
+use crate::rows_by_time::{machine_of, settle_rows, step_seconds};
 use crate::{Aim, Control, Job, PlanError, Progress, Stage};
 
 /// Time kept for assembling the plan when a deadline is set, as a multiple of the time that reading all counts for the
@@ -32,6 +34,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     job.moves.validate()?;
     job.arrange.validate()?;
     job.refine.validate()?;
+    let machine = machine_of(job)?;
     let clock = Instant::now();
     control.say(Stage::Prepare, (1, 1), 0.0, format!("{} samples", batch.num_samples()));
     let (prepared, window_sha256) =
@@ -43,20 +46,29 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     let Start { placement, tether, finished: placed_fully } = place_experts(&prepared, job, &stop, control)?;
     let first: Vec<FirstPlan<'_>> = steps(&prepared)
         .map(|(at, instance)| {
-            begin_step(instance, job, &stop, at, control)
+            begin_step(instance, job, machine, &stop, at, control)
                 .map_err(|error| error.in_step(instance.step(), at.1))
         })
         .collect::<Result<_, _>>()?;
     let planned: Vec<StepPlan> = steps(&prepared)
         .zip(first)
-        .map(|((at, _), first)| arrange_step(first, &placement, job, reserve, at, control))
+        .map(|((at, _), first)| arrange_step(first, &placement, job, machine, reserve, at, control))
         .collect::<Result<_, _>>()?;
-    let (mut placement, planned) = refine_steps(placement, tether.as_ref(), planned, job, reserve, control)?;
+    let (mut placement, mut planned) =
+        refine_steps(placement, tether.as_ref(), planned, job, reserve, control)?;
     let resident = job.place.resident.as_ref().filter(|_| placement.num_layers() > 0);
     let renames = job.refine.placement != Aim::Fixed && job.place.node_groups.is_none();
     if let Some(resident) = resident.filter(|_| renames) {
         // The names of ranks cost nothing: as many experts as can be stay.
         placement = match_ranks(&placement, resident);
+    }
+
+    if let Some(machine) = machine {
+        for step in &mut planned {
+            let own = (&mut step.instance, &mut step.layout);
+            let score = settle_rows(own, &mut step.other_rows, &placement, machine)?;
+            step.score = score.unwrap_or(step.score);
+        }
     }
 
     control.say(Stage::Assemble, (1, 1), 0.0, "recomputing every figure".to_owned());
@@ -67,6 +79,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         filtered: &[],
         placement: (batch.num_layers() > 0).then_some(&placement),
         resident,
+        machine,
         window_sha256: Some(window_sha256),
         tool: concat!("routepack ", env!("CARGO_PKG_VERSION")).to_owned(),
         options: job.options(),
@@ -97,6 +110,8 @@ struct StepPlan {
     instance: Instance,
     layout: Layout,
     score: Score,
+    /// The best layouts found with other numbers of rows, each with its window, where the step time decides.
+    other_rows: Vec<(Instance, Layout)>,
     finished: bool,
 }
 
@@ -106,6 +121,7 @@ impl StepPlan {
             instance: &self.instance,
             layout: &self.layout,
             certificate: self.packed.certificate.to_text(&statement(&self.instance)),
+            other_rows: &self.other_rows,
         }
     }
 }
@@ -172,6 +188,7 @@ pub(crate) fn total_loads(instances: &[Instance]) -> Vec<Vec<u64>> {
 fn begin_step<'a>(
     instance: &'a Instance,
     job: &Job,
+    machine: Option<&Machine>,
     stop: &(dyn Fn() -> bool + Sync),
     at: (usize, usize),
     control: &mut Control<'_>,
@@ -185,6 +202,9 @@ fn begin_step<'a>(
             (0..=u64::from(extra_rows) / multiple).map(|extra| packed.rows + extra * multiple).collect()
         }
     };
+    if let Some(machine) = machine {
+        machine.check(instance, rows[0] as usize)?;
+    }
     let (with_dummies, layout) = first_layout(instance, &packed.bins, rows[0])?;
     Ok(FirstPlan { window: instance, packed, rows, instance: with_dummies, layout })
 }
@@ -203,18 +223,19 @@ fn first_layout(instance: &Instance, bins: &[Vec<u32>], rows: u64) -> Result<(In
     Ok((filled, layout))
 }
 
-/// The best layout of the best number of rows.
+/// The best layout of the best number of rows: by step time where there is a machine, else by score and cost of rows.
 fn arrange_step(
     first: FirstPlan<'_>,
     placement: &Placement,
     job: &Job,
+    machine: Option<&Machine>,
     reserve: Duration,
     at: (usize, usize),
     control: &mut Control<'_>,
 ) -> Result<StepPlan, PlanError> {
     let FirstPlan { window, packed, rows: to_try, instance, layout } = first;
     let peers = control.peers;
-    let mut best: Option<((u128, Score), Instance, Layout)> = None;
+    let mut found: Vec<((u128, Score), Instance, Layout)> = Vec::new();
     let mut finished = packed.finished;
     let refines = job.refines(placement);
     let options = if refines { job.start_options() } else { job.arrange.clone() };
@@ -245,14 +266,19 @@ fn arrange_step(
         let arranged =
             arrange_among(&instance, placement, &layout, &options, job.seed, &stop, &mut observe, peers)?;
         finished &= arranged.finished;
-        let cost = u128::from(arranged.score.worst_shard) + u128::from(rows) * u128::from(window.row_cost());
-        let rank = (cost, arranged.score);
-        if best.as_ref().is_none_or(|(least, ..)| rank < *least) {
-            best = Some((rank, instance, arranged.layout));
-        }
+        let cost = match machine {
+            // Floats that are not negative are ordered as their bits.
+            Some(machine) => step_seconds(machine, &instance, placement, &arranged.layout)?.to_bits().into(),
+            None => u128::from(arranged.score.worst_shard) + u128::from(rows) * u128::from(window.row_cost()),
+        };
+        found.push(((cost, arranged.score), instance, arranged.layout));
     }
-    let ((_, score), instance, layout) = best.expect("the policy names at least one number of rows");
-    Ok(StepPlan { packed, instance, layout, score, finished })
+    let best = (0..found.len()).min_by_key(|&index| found[index].0);
+    let best = best.expect("the policy names at least one number of rows");
+    let ((_, score), instance, layout) = found.swap_remove(best);
+    let others = found.into_iter().filter(|_| machine.is_some());
+    let other_rows = others.map(|(_, instance, layout)| (instance, layout)).collect();
+    Ok(StepPlan { packed, instance, layout, score, other_rows, finished })
 }
 
 /// Placement and layouts made for each other, where the job asks for it and there is anything to place.

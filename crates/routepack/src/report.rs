@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use routepack_html::RowsPoint;
 use routepack_problem::Batch;
 use routepack_verify::{Figures, Plan, Verified, VerifyError, verify};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::arms::{Arms, PlacedArm, arms};
+use crate::rows_curve::rows_tried;
 
 /// One line of the table: a way to place and pack, and its figures summed over the steps.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -49,8 +51,13 @@ pub struct Report {
     pub plan_sha256: String,
     /// Rows R of every step.
     pub rows: Vec<u64>,
+    /// Fewest rows a packing is known for, per step.
+    pub rows_found: Vec<u64>,
     /// Whether the fewest rows are proved, per step.
     pub rows_proved: Vec<bool>,
+    /// Where the simulated step time decided about rows: what every number tried takes, per step; else empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows_tried: Vec<Vec<RowsPoint>>,
     /// Whether expert figures are estimates.
     pub estimate: bool,
     /// Comparison arms first, the plan last.
@@ -73,11 +80,24 @@ pub(crate) fn report_of(plan: &Plan, verified: &Verified) -> Result<Report, Veri
     Ok(Report {
         plan_sha256: plan.sha256.clone(),
         rows: plan.steps.iter().map(|step| step.rows).collect(),
+        rows_found: plan.steps.iter().map(|step| step.rows_found).collect(),
+        rows_tried: rows_tried(plan, verified)?,
         rows_proved: plan.steps.iter().map(|step| step.rows_proved).collect(),
         estimate: plan.estimate,
         arms: placed.into_iter().map(Arm::from).collect(),
         without,
     })
+}
+
+impl Report {
+    /// The table of arms, an arm a column: titles, then a line a figure with its name in front.
+    pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let names = self.arms.iter().map(|arm| arm.name.clone());
+        let figures = ARM_FIGURES.iter().map(|(name, figure)| {
+            std::iter::once((*name).to_owned()).chain(self.arms.iter().map(figure)).collect()
+        });
+        (std::iter::once("figure".to_owned()).chain(names).collect(), figures.collect())
+    }
 }
 
 impl From<PlacedArm> for Arm {

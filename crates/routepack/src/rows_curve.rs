@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use routepack_arrange::{ArrangeOptions, arrange, spread_bins};
 use routepack_html::RowsPoint;
-use routepack_problem::{Batch, Instance, Layout};
+use routepack_problem::{Batch, Instance, Layout, Score, evaluate};
 use routepack_simulate::{Cluster, Model, SimulateOptions, StepTime, simulate};
-use routepack_verify::{Plan, verify};
+use routepack_verify::{Plan, Verified, VerifyError, verify};
 
 use crate::SimulatedError;
 
@@ -51,22 +51,51 @@ pub fn rows_curve(
                 arrange(instance, placement, &first, &arrange_options, plan.seed, stop, &mut |_| {})?.layout
             };
             time += simulate(instance, placement, &found, None, model, cluster, options)?;
-            let evaluation = routepack_problem::evaluate(instance, placement, &found);
-            let unit = u64::from(setting.packing.capacity) << instance.charges().scale_bits();
-            score += evaluation.score.worst_shard as f64 / unit as f64;
+            score += joint_score(instance, evaluate(instance, placement, &found).score);
             rows += wanted as u64;
         }
         if complete && !stop() {
-            curve.push(RowsPoint {
-                rows,
-                seconds: time.seconds,
-                tokens_per_second: time.tokens_per_second(),
-                bubble: time.bubble,
-                joint_score: score,
-            });
+            curve.push(point(rows, &time, score));
         }
     }
     Ok(curve)
+}
+
+/// The points of every step whose rows the simulated step time decided, rows ascending; of no step elsewhere.
+pub(crate) fn rows_tried(plan: &Plan, verified: &Verified) -> Result<Vec<Vec<RowsPoint>>, VerifyError> {
+    let (Some(machine), Some(placement)) = (&plan.machine, &verified.placement) else {
+        return Ok(Vec::new());
+    };
+    let of = |instance: &Instance, layout: &Layout| {
+        let time = machine.step_time(instance, placement, layout)?;
+        let score = joint_score(instance, evaluate(instance, placement, layout).score);
+        Ok(point(layout.num_rows() as u64, &time, score))
+    };
+    let steps = verified.instances.iter().zip(&verified.layouts).zip(&verified.other_rows);
+    let points = steps.map(|((instance, layout), others)| {
+        let others = others.iter().map(|(instance, layout)| of(instance, layout));
+        let mut points: Vec<RowsPoint> =
+            std::iter::once(of(instance, layout)).chain(others).collect::<Result<_, VerifyError>>()?;
+        points.sort_by_key(|point| point.rows);
+        Ok(points)
+    });
+    points.collect()
+}
+
+fn point(rows: u64, time: &StepTime, joint_score: f64) -> RowsPoint {
+    RowsPoint {
+        rows,
+        seconds: time.seconds,
+        tokens_per_second: time.tokens_per_second(),
+        bubble: time.bubble,
+        joint_score,
+    }
+}
+
+/// Cost of the slowest shard in the unit of the paper.
+fn joint_score(instance: &Instance, score: Score) -> f64 {
+    let unit = u64::from(instance.setting().packing.capacity) << instance.charges().scale_bits();
+    score.worst_shard as f64 / unit as f64
 }
 
 /// Units of every cell.

@@ -12,6 +12,7 @@ pub(crate) mod plan;
 pub(crate) mod report;
 mod resident;
 pub(crate) mod rows;
+mod rows_table;
 pub(crate) mod schema;
 pub(crate) mod sequence;
 pub(crate) mod simulate;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use routepack::anneal::TemperatureReport;
 use routepack::formats;
+use routepack::verification::PlanStep;
 use routepack::{Aim, Control, Job, Plan, PlanError, TRAIN};
 
 use super::resident::read_resident;
@@ -35,6 +36,14 @@ A job that is enough to begin with (`routepack schema job` describes every field
   top_k = 8
   [packing]
   capacity = 8192
+
+With pipelines more rows than the fewest can be faster. These lines of a job try up to 8 more, take those with the
+least simulated step time, and let `verify` and `report` recompute it:
+  [packing]
+  rows = { extra_rows = 8 }
+  [machine]
+  model = \"qwen3-30b-a3b\"   # a preset, or a table of its shapes
+  cluster = \"h20\"
 
 Ctrl-C once: the best plan so far. Twice: the end.
 
@@ -171,6 +180,21 @@ fn write_pass(output: &Path, pass: &str, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Why the step has its rows, where the simulated step time decided.
+fn step_time(plan: &Plan, step: &PlanStep) -> Option<String> {
+    let machine = plan.machine.as_ref()?;
+    let fewest = step.rows_tried.first()?;
+    let used = step.rows_tried.iter().find(|tried| tried.rows == step.rows)?;
+    let (model, cluster) = (&machine.model.name, &machine.cluster.name);
+    let beside = if fewest.rows == used.rows {
+        let most = step.rows_tried.last()?;
+        format!("the least up to {} rows", most.rows)
+    } else {
+        format!("with {} rows {:.4} s", fewest.rows, fewest.seconds)
+    };
+    Some(format!("  {:.4} s a step, {beside} ({model} on {cluster}, simulated)", used.seconds))
+}
+
 fn summary(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     let unit = (u64::from(plan.setting.packing.capacity) << plan.scale_bits) as f64;
@@ -184,6 +208,7 @@ fn summary(plan: &Plan) -> Vec<String> {
             "step {}: {} samples, {} rows ({claim})",
             step.step, step.totals.samples, step.rows
         ));
+        lines.extend(step_time(plan, step));
         lines.push(format!(
             "  joint score {:.4}; gap {:.3} % to the bound of this placement, {:.3} % to that of any placement",
             step.score.worst_shard as f64 / unit,

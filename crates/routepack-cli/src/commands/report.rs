@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use routepack::{ARM_FIGURES, Arm, Beside, Plan, Report, formats, html_report};
+use routepack::{Arm, Beside, Plan, Report, formats, html_report};
 
+use super::rows_table::rows_table;
 use super::{is_stdout, read_window, refused};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
@@ -100,21 +101,33 @@ fn write_drawn(arguments: &Arguments, html: &str, svgs: &[(String, String)]) -> 
 
 fn in_words(report: &Report, plan: &Plan) -> String {
     let proved = report.rows_proved.iter().all(|&proved| proved);
-    let rows = if proved { "fewest, proved" } else { "not proved to be fewest" };
+    let proved = if proved { "proved" } else { "not proved" };
+    let fewest = if report.rows == report.rows_found {
+        format!("the fewest, {proved}")
+    } else {
+        format!("{:?} are the fewest, {proved}", report.rows_found)
+    };
     let mut lines =
-        vec![format!("plan {}", report.plan_sha256), format!("rows per step {:?}, {rows}", report.rows)];
+        vec![format!("plan {}", report.plan_sha256), format!("rows per step {:?}, {fewest}", report.rows)];
     if report.estimate {
         lines
             .push("expert figures are estimates: routes were divided evenly over parts of a slot".to_owned());
     }
+    let (titles, figures) = report.table();
+    let titles: Vec<&str> = std::iter::once("").chain(titles[1..].iter().map(String::as_str)).collect();
+    let arms = table::render(&titles, &figures);
     let (ours, others) = report.arms.split_last().expect("the plan is always an arm");
     lines.extend([
         String::new(),
-        table::render(&header(&report.arms), &figure_rows(&report.arms)),
+        arms,
         String::new(),
         "routepack against, in percent:".to_owned(),
-        table::render(&header(others), &difference_rows(ours, others)),
+        table::render(&titles[..=others.len()], &difference_rows(ours, others)),
     ]);
+    for (points, step) in report.rows_tried.iter().zip(&plan.steps) {
+        lines.extend([String::new(), format!("step {}: step time by rows, simulated:", step.step)]);
+        lines.push(rows_table(points, step.rows));
+    }
     lines.push(String::new());
     lines.extend(pictures(ours, plan));
     let more = report.arms.iter().filter(|arm| arm.own_rows);
@@ -147,17 +160,6 @@ fn pictures(ours: &Arm, plan: &Plan) -> Vec<String> {
         lines.push(line("layers, peak/mean", &layers, 1.0, 4));
     }
     lines
-}
-
-fn header(arms: &[Arm]) -> Vec<&str> {
-    std::iter::once("").chain(arms.iter().map(|arm| arm.name.as_str())).collect()
-}
-
-fn figure_rows(arms: &[Arm]) -> Vec<Vec<String>> {
-    ARM_FIGURES
-        .iter()
-        .map(|(name, figure)| std::iter::once((*name).to_owned()).chain(arms.iter().map(figure)).collect())
-        .collect()
 }
 
 type Quantity = (&'static str, fn(&Arm) -> f64);

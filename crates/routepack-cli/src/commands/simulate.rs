@@ -8,6 +8,7 @@ use routepack::{Placement, RowsPoint, Simulated, SimulatedArm, SimulatedError, r
 use routepack_bench::Sample;
 
 use super::machine::{ClusterArguments, read_model};
+use super::rows_table::rows_table;
 use super::{read_window, refused};
 use crate::exit::Failure;
 use crate::interrupt::Deadline;
@@ -91,7 +92,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         return print_json(&serde_json::json!({ "simulated": simulated, "rows_curve": curve }));
     }
-    print(&format!("{}\n\n{}", in_words(&simulated), curve_in_words(&curve)))
+    let own = curve.first().map_or(0, |point| point.rows);
+    let table = rows_table(&curve, own);
+    print(&format!("{}\n\nstep time by rows, simulated:\n{table}", in_words(&simulated)))
 }
 
 const CURVE_HEADER: [&str; 5] = ["rows", "seconds", "tokens_per_second", "bubble", "joint_score"];
@@ -101,33 +104,6 @@ fn curve_line(point: &RowsPoint) -> Vec<String> {
     std::iter::once(rows.to_string())
         .chain([seconds, tokens_per_second, bubble, joint_score].map(f64::to_string))
         .collect()
-}
-
-/// The curve with its best number of rows.
-fn curve_in_words(curve: &[RowsPoint]) -> String {
-    let Some(best) = curve.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds)) else {
-        return "stopped before any number of rows was arranged".to_owned();
-    };
-    let most = curve.iter().map(|point| point.seconds).fold(0.0, f64::max);
-    let rows = curve.iter().map(|point| {
-        let bar = "█".repeat((24.0 * point.seconds / most).round() as usize);
-        vec![
-            point.rows.to_string(),
-            format!("{:.4}", point.seconds),
-            format!("{:.0}", point.tokens_per_second),
-            format!("{:.2}", 100.0 * point.bubble / point.seconds),
-            format!("{:.4}", point.joint_score),
-            format!("{bar:<24}"),
-        ]
-    });
-    let header = ["rows", "seconds", "tokens/s", "bubble %", "joint score", ""];
-    let table = table::render(&header, &rows.collect::<Vec<_>>());
-    let own = &curve[0];
-    let gain = 100.0 * (own.seconds / best.seconds - 1.0);
-    format!(
-        "step time by rows, simulated:\n{table}\nbest with {} rows: {gain:+.2} % against the plan's {}",
-        best.rows, own.rows
-    )
 }
 
 fn in_words(simulated: &Simulated) -> String {

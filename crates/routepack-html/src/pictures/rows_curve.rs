@@ -1,13 +1,14 @@
 //! Simulated step time by the number of rows.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::titles;
 use crate::lines::{Lines, lines};
 use crate::{NumberTable, Picture};
 
-/// A line of the table that `routepack simulate --rows-curve` writes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Step time with so many rows: of a plan whose rows it decided, or a line of `routepack simulate --rows-curve`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RowsPoint {
     /// Rows, over all steps.
     pub rows: u64,
@@ -21,9 +22,8 @@ pub struct RowsPoint {
     pub joint_score: f64,
 }
 
-/// Step time and, of it, the bubble, by rows.
-pub fn rows_curve_picture(points: &[RowsPoint]) -> Picture {
-    let title = "Simulated step time by rows";
+/// Step time and, of it, the bubble, by rows; `title` says whose.
+pub fn rows_curve_picture(id: String, title: &str, points: &[RowsPoint]) -> Picture {
     let of = |value: fn(&RowsPoint) -> f64| {
         let places = points.iter().map(|point| (point.rows as f64, value(point)));
         places.filter(|(_, value)| value.is_finite()).collect()
@@ -46,7 +46,7 @@ pub fn rows_curve_picture(points: &[RowsPoint]) -> Picture {
             .collect()
     });
     Picture {
-        id: "rows-curve".to_owned(),
+        id,
         title: title.to_owned(),
         caption: least.map_or_else(String::new, |point| {
             format!(

@@ -1,0 +1,35 @@
+//! Step time by rows, as a table with bars.
+
+use routepack::RowsPoint;
+
+use crate::table;
+
+/// A line a number of rows, and which is best against the plan's `own`.
+pub(super) fn rows_table(points: &[RowsPoint], own: u64) -> String {
+    let Some(best) = points.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds)) else {
+        return "stopped before any number of rows was arranged".to_owned();
+    };
+    let most = points.iter().map(|point| point.seconds).fold(0.0, f64::max);
+    let rows = points.iter().map(|point| {
+        let bar = "█".repeat((24.0 * point.seconds / most).round() as usize);
+        vec![
+            point.rows.to_string(),
+            format!("{:.4}", point.seconds),
+            format!("{:.0}", point.tokens_per_second),
+            format!("{:.2}", 100.0 * point.bubble / point.seconds),
+            format!("{:.4}", point.joint_score),
+            format!("{bar:<24}"),
+        ]
+    });
+    let header = ["rows", "seconds", "tokens/s", "bubble %", "joint score", ""];
+    let table = table::render(&header, &rows.collect::<Vec<_>>());
+    let gain = |point: &RowsPoint| 100.0 * (point.seconds / best.seconds - 1.0);
+    let against = match points.iter().find(|point| point.rows == own && point.rows != best.rows) {
+        Some(own) => format!(": {:+.2} % against the plan's {}", gain(own), own.rows),
+        None if best.rows > points[0].rows => {
+            format!(", the plan's: {:+.2} % against {}", gain(&points[0]), points[0].rows)
+        }
+        None => ", the plan's".to_owned(),
+    };
+    format!("{table}\nbest with {} rows{against}", best.rows)
+}
