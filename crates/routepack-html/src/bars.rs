@@ -29,8 +29,10 @@ pub(crate) struct Bars<'a> {
 pub(crate) fn bars(bars: &Bars<'_>) -> Markup {
     let sums = bars.values.iter().map(|parts| parts.iter().sum::<f64>());
     let most = sums.fold(bars.limit.map_or(0.0, |(limit, _)| limit), f64::max);
+    // The limit's name stands above its line.
+    let room = if bars.limit.is_some() { 1.14 } else { 1.04 };
     let (first, width) = bars.places;
-    let frame = Frame::new(280.0, (first, first + width * bars.values.len() as f64), (0.0, most * 1.04));
+    let frame = Frame::new(280.0, (first, first + width * bars.values.len() as f64), (0.0, most * room));
     let gap = if bars.values.len() > 60 { 0.0 } else { 0.12 * width };
     let content = html! {
         (frame.axes(bars.x_label, bars.y_label, width >= 1.0))

@@ -114,7 +114,7 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
         .iter()
         .map(|step| {
             let fewest =
-                if step.rows == step.rows_found { "the" } else { &format!("{} are", step.rows_found) };
+                if step.rows == step.rows_found { "the" } else { &format!("{} are the", step.rows_found) };
             let proof = if step.rows_proved { "proved" } else { "not proved" };
             format!("{} ({fewest} fewest, {proof}: at least {} necessary)", step.rows, step.rows_bound)
         })
