@@ -90,6 +90,42 @@ fn what_layouts_cannot_use_is_named() {
 
 #[cfg(unix)]
 #[test]
+fn layouts_stop_with_the_windows_that_are_done() {
+    let folder = with_window(WINDOW, JOB);
+    let make =
+        "generate window --preset mixed --set prompts=256 --seed 1 -o long.json --job-output long.toml";
+    assert!(run(folder.path(), make).status.success());
+    let job = fs::read_to_string(folder.path().join("long.toml")).expect("written");
+    fs::write(folder.path().join("long.toml"), job + "[arrange]\nproposals_per_unit = 1000000\n")
+        .expect("written");
+    // Stopped in the first window, there is nothing to tell; in the second, the first.
+    for (windows, code, lines) in [("long.json", 5, None), ("w.json long.json", 0, Some(12))] {
+        let line = format!("bench layouts {windows} --cluster h20 -o l.csv --plot l.svg");
+        let mut child = command(folder.path(), &line)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut told = BufReader::new(child.stderr.take().expect("piped")).lines();
+        if lines.is_some() {
+            assert_eq!(told.next().expect("a line").expect("text"), "routepack: w: 11 arms");
+        } else {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        }
+        assert!(
+            Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success()
+        );
+        let rest: Vec<String> = told.map_while(Result::ok).collect();
+        let output = child.wait_with_output().expect("ended");
+        assert_eq!(output.status.code(), Some(code), "{rest:?}");
+        let table = fs::read_to_string(folder.path().join("l.csv")).ok();
+        assert_eq!(table.map(|table| table.lines().count()), lines, "{rest:?}");
+        assert_eq!(folder.path().join("l.svg").exists(), lines.is_some());
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn the_papers_table_stops_after_a_window_and_goes_on() {
     let folder = tempfile::tempdir().expect("a directory");
     let line = "bench paper --cluster h20 --only tiny -o paper.csv";

@@ -658,7 +658,14 @@ mod unix {
     #[test]
     fn ctrl_c_ends_a_command_that_waits_for_its_input() {
         let shell = small();
-        for line in ["plan - --job job.toml", "rows - -C 5", "place - --ep 2"] {
+        for line in [
+            "plan - --job job.toml",
+            "rows - -C 5",
+            "place - --ep 2",
+            "report - --window window.json --html page.html",
+            "simulate - --window window.json --model qwen3-30b-a3b --cluster h20",
+            "calibrate - -C 5",
+        ] {
             let mut command = shell.command(line);
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started");
             std::thread::sleep(std::time::Duration::from_millis(300));

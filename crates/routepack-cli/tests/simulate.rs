@@ -88,6 +88,34 @@ fn what_cannot_be_simulated_is_named() {
     assert!(message.contains("config.json: model_type = \"gpt2\""), "{message}");
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_curve_with_the_rows_that_are_done() {
+    use std::process::{Command, Stdio};
+    let folder = tempfile::tempdir().expect("a directory");
+    let generate = "generate window --preset mixed --set prompts=128 -o w.npz --job-output job.toml";
+    assert!(run(folder.path(), generate).status.success());
+    assert!(
+        run(folder.path(), "plan w.npz --job job.toml -q --deadline-ms 1000 -o plan.json").status.success()
+    );
+    let line = "simulate plan.json --window w.npz --model mixed-half-qwen3 --cluster h20 --extra-rows 50 --rows-curve c.csv";
+    let child = Command::new(env!("CARGO_BIN_EXE_routepack"))
+        .current_dir(folder.path())
+        .args(line.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success());
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = fs::read_to_string(folder.path().join("c.csv")).expect("written");
+    let lines = table.lines().count();
+    assert!((2..52).contains(&lines), "a header, the plan's rows, and not all others: {table}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("best with "));
+}
+
 /// `rows = { extra_rows }`: the plan takes the fastest rows, says why, and its claims are recomputed.
 #[test]
 fn rows_by_step_time_are_planned_verified_and_reported() {

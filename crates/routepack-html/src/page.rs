@@ -38,8 +38,10 @@ pub fn page(page: &Page<'_>) -> String {
                     dl { @for (what, value) in page.facts { dt { (what) } dd { (value) } } }
                 }
                 nav aria-label="Pictures" {
-                    ul { @for picture in page.sections.iter().flat_map(|(_, pictures)| pictures) {
-                        li { a href={ "#" (picture.id) } { (picture.title) } }
+                    ul { @for (heading, pictures) in page.sections {
+                        li { (heading) ul { @for picture in pictures {
+                            li { a href={ "#" (picture.id) } { (picture.title) } }
+                        } } }
                     } }
                 }
                 main {

@@ -15,7 +15,7 @@ use routepack_verify::{Plan, Verified, VerifyError, verify};
 use crate::SimulatedError;
 
 /// The plan's own rows first, then up to `extra_rows` more in steps of the trainer's multiple; numbers that no layout fills
-/// and that an interleaved pipeline cannot run are left out. Once `stop` says so, the curve ends.
+/// and that an interleaved pipeline cannot run are left out. Once `stop` says so the curve ends, after the plan's own.
 ///
 /// # Errors
 /// As [`crate::simulate_plan`].
@@ -40,11 +40,12 @@ pub fn rows_curve(
         for (instance, own) in verified.instances.iter().zip(&verified.layouts) {
             let wanted = own.num_rows() + extra;
             let runs = setting.topology.vpp == 1 || wanted.is_multiple_of(stages);
-            if stop() || !runs || instance.num_units() < wanted * own.num_slots() {
+            let own_rows = extra == 0;
+            if !own_rows && stop() || !runs || instance.num_units() < wanted * own.num_slots() {
                 complete = false;
                 break;
             }
-            let found = if extra == 0 {
+            let found = if own_rows {
                 own.clone()
             } else {
                 let first = spread_bins(instance, &bins_of(instance, own), wanted)?;
@@ -54,7 +55,7 @@ pub fn rows_curve(
             score += joint_score(instance, evaluate(instance, placement, &found).score);
             rows += wanted as u64;
         }
-        if complete && !stop() {
+        if complete && (extra == 0 || !stop()) {
             curve.push(point(rows, &time, score));
         }
     }
@@ -142,6 +143,6 @@ mod tests {
         assert!((curve[0].bubble - ours.time.bubble).abs() < 1e-12);
         let share = |point: &RowsPoint| point.bubble / point.seconds;
         assert!(share(&curve[2]) < share(&curve[0]), "{curve:?}");
-        assert!(rows_curve(&plan, &batch, 2, machine, &|| true).expect("stopped").is_empty());
+        assert_eq!(rows_curve(&plan, &batch, 2, machine, &|| true).expect("stopped"), curve[..1]);
     }
 }

@@ -7,7 +7,7 @@ use crate::table;
 /// A line a number of rows, and which is best against the plan's `own`.
 pub(super) fn rows_table(points: &[RowsPoint], own: u64) -> String {
     let Some(best) = points.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds)) else {
-        return "stopped before any number of rows was arranged".to_owned();
+        return String::new();
     };
     let most = points.iter().map(|point| point.seconds).fold(0.0, f64::max);
     let rows = points.iter().map(|point| {

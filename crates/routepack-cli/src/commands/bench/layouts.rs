@@ -54,7 +54,8 @@ fn after_help() -> String {
          routepack+     placement and layout in turns: the one arm with a placement of its own\n\n\
          Examples:\n  routepack bench layouts instances/windows/tiny.npz --cluster h20 -o layouts.csv --plot layouts.svg\n  \
          routepack bench layouts window.npz --job job.toml --cluster h200 --overlap-seconds 3\n\n\
-         Exit codes: 0 done; 2 wrong usage; 3 bad input; 4 a file.",
+         Ctrl-C: the windows that are done, in all files and with exit code 0. A second one ends the command at once.\n\n\
+         Exit codes: 0 done; 2 wrong usage; 3 bad input; 4 a file; 5 stopped before a window was done.",
         peers.join("\n")
     )
 }

@@ -20,7 +20,7 @@ Examples:
 
 Arms: baseline (identity placement, first-fit decreasing), reorder (placement by longest processing time first, the
 baseline's layout), published (that placement, then the layout search), routepack (placement and layout in turns).
-Ctrl-C stops after the line at work; the same command goes on from there.
+Ctrl-C stops with the windows that are done, exit code 0; the same command goes on from there.
 
 Exit codes: 0 done; 2 wrong usage; 3 bad input; 4 a file.")]
 pub(super) struct Arguments {
