@@ -1,7 +1,7 @@
 //! Recorded samples as arrays.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -17,6 +17,14 @@ use crate::errors::{of_format, of_problem};
 #[pyclass(frozen, module = "routepack._native")]
 pub(crate) struct NativeBatch {
     pub(crate) batch: Arc<Batch>,
+    /// Digest of the window, once a plan was made of it.
+    pub(crate) digest: Arc<OnceLock<String>>,
+}
+
+impl From<Arc<Batch>> for NativeBatch {
+    fn from(batch: Arc<Batch>) -> Self {
+        Self { batch, digest: Arc::default() }
+    }
 }
 
 /// Ids as they come.
@@ -59,14 +67,14 @@ impl NativeBatch {
                 values: cost.as_array().iter().copied().collect(),
             }),
         };
-        Ok(Self { batch: Arc::new(batch) })
+        Ok(Arc::new(batch).into())
     }
 
     /// Reads a window file.
     #[staticmethod]
     fn load(path: PathBuf) -> PyResult<Self> {
         let batch = formats::read_batch(&path).map_err(|error| of_format(&error))?;
-        Ok(Self { batch: Arc::new(batch) })
+        Ok(Arc::new(batch).into())
     }
 
     /// Writes a window file, `.npz`, or `.json` by its name.

@@ -45,6 +45,7 @@ pub(crate) fn start(
     if let Some(phys2log) = resident {
         job.place.resident = Some(placement(&phys2log, job.topology.ep as usize)?);
     }
+    let digest = Arc::clone(&batch.digest);
     let batch = Arc::clone(&batch.batch);
     let progress = Arc::new(Mutex::new((String::new(), 0.0)));
     let said = Arc::clone(&progress);
@@ -55,7 +56,11 @@ pub(crate) fn start(
             *said.lock().unwrap_or_else(PoisonError::into_inner) = (text, progress.fraction);
         };
         let left = job.deadline_ms.map(|limit| Duration::from_millis(limit).saturating_sub(begun.elapsed()));
-        make(&batch, &job, left, strict, peers.as_ref(), cancel, &observe).map_err(Arc::new)
+        let made = make(&batch, &job, left, strict, peers.as_ref(), cancel, &observe).map_err(Arc::new)?;
+        if let Some((_, plan)) = made.first().filter(|(_, plan)| !is_without_routes(plan, &batch)) {
+            digest.get_or_init(|| plan.window_sha256.clone());
+        }
+        Ok(as_json(made))
     })?;
     Ok(Planning { work, progress })
 }
@@ -68,7 +73,7 @@ fn make(
     peers: Option<&PeerProcesses>,
     cancel: &AtomicBool,
     observe: &(dyn Fn(&routepack::Progress) + Sync),
-) -> Result<Arc<Vec<(String, String)>>, routepack::PlanError> {
+) -> Result<Vec<(String, Plan)>, routepack::PlanError> {
     let control = || {
         let control = Control::new().cancelled_by(cancel).observed_by(|progress| observe(progress));
         let control = match peers {
@@ -91,7 +96,7 @@ fn make(
         }
         made => made?,
     };
-    Ok(as_json(made))
+    Ok(made)
 }
 
 fn as_json(plans: Vec<(String, Plan)>) -> Arc<Vec<(String, String)>> {
@@ -201,11 +206,13 @@ pub(crate) fn filter_plans(
     for (pass, json) in plans {
         parsed.push((pass, formats::parse_plan(json.as_bytes(), "plan").map_err(|error| of_format(&error))?));
     }
-    let Some(batch) = parsed.first().map(|(_, plan)| planned_on(plan, batch)) else { return Ok(Vec::new()) };
+    let Some((_, train)) = parsed.first() else { return Ok(Vec::new()) };
+    let digest = batch.digest.get().filter(|_| !is_without_routes(train, &batch.batch)).cloned();
+    let batch = planned_on(train, batch);
     let filtered: Outcome = run(py, None, move |_| {
         let filtered: Result<Vec<_>, _> = parsed
             .into_iter()
-            .map(|(pass, plan)| Ok((pass, filter(&plan, &batch, &samples, dummy_length)?)))
+            .map(|(pass, plan)| Ok((pass, filter(&plan, &batch, &samples, dummy_length, digest.clone())?)))
             .collect();
         let mut filtered = filtered.map_err(Arc::new)?;
         sign(&mut filtered);
@@ -216,11 +223,16 @@ pub(crate) fn filter_plans(
 
 /// The samples a plan was made of: without their routes, where it fell back to that.
 fn planned_on(plan: &Plan, batch: &NativeBatch) -> Arc<Batch> {
-    let fallback = matches!(plan.status, Status::Fallback(_));
-    if fallback && plan.placement.is_none() && batch.batch.expert_counts.is_some() {
+    if is_without_routes(plan, &batch.batch) {
         return Arc::new(without_routes(&batch.batch));
     }
     Arc::clone(&batch.batch)
+}
+
+/// Whether a plan fell back to leaving the routes of its samples away.
+fn is_without_routes(plan: &Plan, batch: &Batch) -> bool {
+    let fallback = matches!(plan.status, Status::Fallback(_));
+    fallback && plan.placement.is_none() && batch.expert_counts.is_some()
 }
 
 /// A job file as JSON.

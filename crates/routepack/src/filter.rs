@@ -13,8 +13,7 @@ use routepack_binpack::{PackOptions, pack};
 use routepack_certificate::Limits;
 use routepack_problem::{Batch, Dummies, Instance, Layout, Placement, prepare_without};
 use routepack_verify::{
-    AssembleInputs, Plan, PlanStep, Status, StepDecisions, VerifyError, assemble, statement, window_sha256,
-    witness_counts,
+    AssembleInputs, Plan, PlanStep, Status, StepDecisions, VerifyError, assemble, statement, witness_counts,
 };
 
 use crate::PlanError;
@@ -23,6 +22,7 @@ use crate::PlanError;
 ///
 /// Cells that empty are filled with the dummies of the plan's setting; where it allows none, with dummies of `dummy_length`
 /// tokens, and the setting then says so. `status` tells whether the fewest rows *of the samples that are left* are proved.
+/// `window_sha256` is that of the batch if it is at hand, as hashing takes longer than all else; computed when absent.
 ///
 /// # Errors
 /// Another batch than the plan's, an index that is not in the plan, or a step that would lose its last sample.
@@ -31,6 +31,7 @@ pub fn filter(
     batch: &Arc<Batch>,
     samples: &[u32],
     dummy_length: u32,
+    window_sha256: Option<String>,
 ) -> Result<Plan, PlanError> {
     let mut filtered = [&plan.filtered, samples].concat();
     filtered.sort_unstable();
@@ -47,8 +48,8 @@ pub fn filter(
     }) {
         setting.packing.dummies.get_or_insert(Dummies { length: dummy_length });
     }
-    let (window, prepared) =
-        rayon::join(|| window_sha256(batch), || prepare_without(Arc::clone(batch), &setting, &filtered));
+    let digest = || window_sha256.unwrap_or_else(|| routepack_verify::window_sha256(batch));
+    let (window, prepared) = rayon::join(digest, || prepare_without(Arc::clone(batch), &setting, &filtered));
     if window != plan.window_sha256 {
         return Err(VerifyError::Mismatch {
             field: "window_sha256".to_owned(),
@@ -187,7 +188,7 @@ mod tests {
         let whole = plan.steps[1].cells[0][0].clone();
         let most: Vec<u32> = samples_of(&plan).into_iter().filter(|sample| sample % 2 == 0).skip(1).collect();
         for gone in [vec![4, 1], whole, most] {
-            let left = filter(&plan, &batch, &gone, 16).expect("a plan");
+            let left = filter(&plan, &batch, &gone, 16, None).expect("a plan");
             let verified = verify(&left, &batch).expect("every claim holds");
             for (instance, layout) in verified.instances.iter().zip(&verified.layouts) {
                 check_layout(instance, layout).expect("feasible");
@@ -205,7 +206,7 @@ mod tests {
                 }
             }
             let next = samples_of(&left)[1];
-            let again = filter(&left, &batch, &[next], 16).expect("a plan");
+            let again = filter(&left, &batch, &[next], 16, Some(plan.window_sha256.clone())).expect("a plan");
             verify(&again, &batch).expect("every claim holds");
             assert_eq!(again.filtered.len(), gone.len() + 1);
             // What is filtered is part of the claim.
@@ -221,11 +222,13 @@ mod tests {
         let step: Vec<u32> = (0..batch.num_samples() as u32).filter(|sample| sample % 2 == 1).collect();
         for (gone, text) in [(vec![3, 3], "each once"), (vec![u32::MAX], "each once"), (step, "step 1 would")]
         {
-            let error = filter(&plan, &batch, &gone, 1).expect_err("refused").to_string();
+            let error = filter(&plan, &batch, &gone, 1, None).expect_err("refused").to_string();
             assert!(error.contains(text), "{error}");
         }
         let mut other = (*batch).clone();
         other.lengths[0] += 1;
-        filter(&plan, &Arc::new(other), &[3], 1).expect_err("another batch");
+        filter(&plan, &Arc::new(other.clone()), &[3], 1, None).expect_err("another batch");
+        let known = routepack_verify::window_sha256(&other);
+        filter(&plan, &batch, &[3], 1, Some(known)).expect_err("the digest of another batch");
     }
 }
