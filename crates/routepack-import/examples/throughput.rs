@@ -1,14 +1,15 @@
 //! How fast routes are counted, per core, beside NumPy's bincount of the same arrays.
 //!
 //! `cargo run --release --example throughput -p routepack-import [python3]`: with a Python that has NumPy, the same
-//! arrays are counted there in the same run. Seconds are CPU seconds, the best of twelve short spells of either, one
-//! thread each: where cores are shared, single spells differ by a factor of two.
+//! arrays are counted there in the same run. Both sides take turns in short spells of CPU time, one thread each, because
+//! shared cores change their pace by the second; the ratio is the median over pairs of neighbouring spells.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "an example speaks and stops")]
 
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,28 +17,37 @@ use routepack_import::{Dtype, Form, ImportOptions, Layers, Missing, Routes, coun
 
 const ROWS: usize = 8192;
 const SAMPLES: usize = 16;
+/// Spells of either side.
+const SPELLS: usize = 15;
+/// CPU seconds of a spell.
+const SPELL: f64 = 0.06;
 
+/// A spell a line of input, of the faster of two ways.
 const BINCOUNT: &str = "
 import sys, time, numpy
 ids = numpy.load(sys.argv[1])
 rows, layers, k = ids.shape
-experts = int(sys.argv[2])
+experts, spell = int(sys.argv[2]), float(sys.argv[3])
 def one_call():
     return numpy.bincount((ids + numpy.arange(layers)[:, None] * experts).ravel(), minlength=layers * experts)
 def by_layer():
     return [numpy.bincount(ids[:, layer].ravel(), minlength=experts) for layer in range(layers)]
-def best(f):
-    seconds = []
-    for _ in range(12):
-        start = time.process_time(); f(); seconds.append(time.process_time() - start)
-    return min(seconds)
-print(min(best(one_call), best(by_layer)))
+def seconds(f):
+    start, repeats = time.process_time(), 0
+    while time.process_time() - start < spell:
+        f()
+        repeats += 1
+    return (time.process_time() - start) / repeats
+for line in sys.stdin:
+    print(min(seconds(one_call), seconds(by_layer)), flush=True)
 ";
 
 fn main() {
     let python = std::env::args().nth(1);
     let folder = tempfile::tempdir().unwrap();
-    println!("| layers, experts, k | carrier | GB/s | ratio to bincount |\n|---|---|---|---|");
+    println!(
+        "| layers, experts, k | carrier | GB/s | ratio to bincount | least, most |\n|---|---|---|---|---|"
+    );
     for (layers, experts, top_k) in [(48, 128, 8), (58, 256, 8), (60, 384, 8)] {
         for dtype in [Dtype::U8, Dtype::I16, Dtype::I32] {
             if dtype.largest() + 1 < experts as u64 {
@@ -62,25 +72,33 @@ fn measure(folder: &Path, [layers, experts, top_k]: [usize; 3], dtype: Dtype, py
 
     let npy = folder.join("routes.npy");
     std::fs::write(&npy, npy_file(dtype, &shape, &bytes)).unwrap();
-    let bincount = python.map(|python| bincount(python, &npy, experts));
-    let say = |carrier: &str, bytes: usize, seconds: f64| {
-        let ratio = bincount.map_or("-".to_owned(), |bincount| format!("{:.1}", bincount / seconds));
-        println!(
-            "| {layers}, {experts}, {top_k} | {carrier} | {:.2} | {ratio} |",
-            bytes as f64 / seconds / 1e9
-        );
+    let mut bincount = python.map(|python| Bincount::start(python, &npy, experts));
+    let mut say = |carrier: &str, bytes: usize, work: &mut dyn FnMut()| {
+        let (mut ours, mut ratios) = (Vec::new(), Vec::new());
+        for _ in 0..SPELLS {
+            let seconds = spell(work);
+            ours.push(seconds);
+            ratios.extend(bincount.as_mut().map(|bincount| bincount.spell() / seconds));
+        }
+        ours.sort_by(f64::total_cmp);
+        ratios.sort_by(f64::total_cmp);
+        let ratio = match &ratios[..] {
+            [] => "- | -".to_owned(),
+            [least, .., most] => format!("{:.1} | {least:.1}, {most:.1}", ratios[ratios.len() / 2]),
+            [_] => unreachable!("there are several spells"),
+        };
+        let speed = bytes as f64 / ours[SPELLS / 2] / 1e9;
+        println!("| {layers}, {experts}, {top_k} | {carrier} | {speed:.2} | {ratio} |");
     };
 
-    let in_memory = best(|| {
+    say(&format!("{name} in memory"), bytes.len(), &mut || {
         count_routes(Routes { dtype, shape, bytes: &bytes }, experts as u32, None).unwrap();
     });
-    say(&format!("{name} in memory"), bytes.len(), in_memory);
 
     let whole = ImportOptions { lengths: Some(vec![(ROWS / SAMPLES) as u32; SAMPLES]), ..options.clone() };
-    let of_file = best(|| {
+    say(&format!("{name} .npy"), bytes.len(), &mut || {
         import(&npy, Form::Slime, &whole, &mut |_| {}).unwrap();
     });
-    say(&format!("{name} .npy"), bytes.len(), of_file);
 
     let mut lines = String::new();
     for sample in bytes.chunks(bytes.len() / SAMPLES) {
@@ -93,23 +111,19 @@ fn measure(folder: &Path, [layers, experts, top_k]: [usize; 3], dtype: Dtype, py
     }
     let jsonl = folder.join("routes.jsonl");
     std::fs::write(&jsonl, &lines).unwrap();
-    let of_lines = best(|| {
+    say(&format!("{name} base64 in JSON lines"), lines.len(), &mut || {
         import(&jsonl, Form::SkyRl, &options, &mut |_| {}).unwrap();
     });
-    say(&format!("{name} base64 in JSON lines"), lines.len(), of_lines);
 }
 
-/// The kernel tells CPU time in ticks of some milliseconds: work is repeated until ticks no longer matter.
-fn best(mut work: impl FnMut()) -> f64 {
-    let seconds = (0..12).map(|_| {
-        let (start, mut repeats) = (cpu_seconds(), 0);
-        while cpu_seconds() - start < 0.06 {
-            work();
-            repeats += 1;
-        }
-        (cpu_seconds() - start) / f64::from(repeats)
-    });
-    seconds.fold(f64::INFINITY, f64::min)
+/// Seconds of one piece of work, over a spell.
+fn spell(work: &mut dyn FnMut()) -> f64 {
+    let (start, mut repeats) = (cpu_seconds(), 0);
+    while cpu_seconds() - start < SPELL {
+        work();
+        repeats += 1;
+    }
+    (cpu_seconds() - start) / f64::from(repeats)
 }
 
 /// CPU seconds of this thread (Linux).
@@ -118,11 +132,37 @@ fn cpu_seconds() -> f64 {
     statistics.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
-fn bincount(python: &str, npy: &Path, experts: usize) -> f64 {
-    let output =
-        Command::new(python).args(["-c", BINCOUNT]).arg(npy).arg(experts.to_string()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+/// A Python that counts the same array when asked.
+struct Bincount {
+    python: Child,
+    ask: ChildStdin,
+    answer: BufReader<ChildStdout>,
+}
+
+impl Bincount {
+    fn start(python: &str, npy: &Path, experts: usize) -> Self {
+        let mut command = Command::new(python);
+        command.args(["-c", BINCOUNT]).arg(npy).args([experts.to_string(), SPELL.to_string()]);
+        let mut python = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (ask, answer) = (python.stdin.take().unwrap(), BufReader::new(python.stdout.take().unwrap()));
+        Self { python, ask, answer }
+    }
+
+    /// Seconds of one count, over a spell.
+    fn spell(&mut self) -> f64 {
+        writeln!(self.ask).unwrap();
+        let mut line = String::new();
+        self.answer.read_line(&mut line).unwrap();
+        line.trim().parse().expect("NumPy's seconds; does this Python have NumPy?")
+    }
+}
+
+impl Drop for Bincount {
+    fn drop(&mut self) {
+        // Waiting for input, it does not end by itself while the pipe is open.
+        let _ = self.python.kill();
+        let _ = self.python.wait();
+    }
 }
 
 /// Random groups of different experts.
