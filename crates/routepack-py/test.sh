@@ -21,5 +21,5 @@ if [ -n "${ROUTEPACK_TORCH:-}" ]; then
 else
     python3 -m venv "$fresh"
 fi
-"$fresh/bin/pip" install -q pytest ${ROUTEPACK_RAY:+ray} "$wheels"/*.whl
+"$fresh/bin/pip" install -q pytest mypy ${ROUTEPACK_RAY:+ray} "$wheels"/*.whl
 "$fresh/bin/python" -m pytest -q -p no:cacheprovider tests

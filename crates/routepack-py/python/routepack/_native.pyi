@@ -1,8 +1,36 @@
 import os
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, final
 
 import numpy as np
 import numpy.typing as npt
+
+__all__ = [
+    "FileError",
+    "JobError",
+    "NativeBatch",
+    "Planning",
+    "RoutePackError",
+    "RoutesError",
+    "VerifyError",
+    "WindowError",
+    "__version__",
+    "check",
+    "count",
+    "filter_plans",
+    "flat_runs",
+    "import_rollouts",
+    "job_from_toml",
+    "local_layers",
+    "map_hash",
+    "rank_move",
+    "read_lengths",
+    "read_text",
+    "report_html",
+    "rows",
+    "start",
+    "verify_plan",
+    "write_text",
+]
 
 __version__: str
 
@@ -13,9 +41,10 @@ class RoutesError(RoutePackError): ...
 class FileError(RoutePackError): ...
 class VerifyError(RoutePackError): ...
 
+@final
 class NativeBatch:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         lengths: npt.NDArray[np.uint32],
         counts: Any = None,
         routed_rows: npt.NDArray[np.uint32] | None = None,
@@ -25,7 +54,7 @@ class NativeBatch:
         atomic_groups: npt.NDArray[np.int64] | None = None,
         step: npt.NDArray[np.int64] | None = None,
         cost: npt.NDArray[np.uint32] | None = None,
-    ) -> None: ...
+    ) -> NativeBatch: ...
     @staticmethod
     def load(path: str | os.PathLike[str]) -> NativeBatch: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
@@ -35,6 +64,7 @@ class NativeBatch:
     def sha256(self) -> str: ...
     def __len__(self) -> int: ...
 
+@final
 class Planning:
     def result(self, timeout: float | None = None) -> list[tuple[str, str]]: ...
     def done(self) -> bool: ...

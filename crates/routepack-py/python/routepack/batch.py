@@ -85,9 +85,9 @@ class Batch:
             WindowError: there is no such sample.
         """
         if self._places is None:
-            held = self._native.ids()
+            held: Iterable[int | str] | None = self._native.ids()
             self._places = {id_: place for place, id_ in enumerate(range(len(self)) if held is None else held)}
-        wanted = list(ids)
+        wanted: list[int | str] = list(ids)
         if unknown := [id_ for id_ in wanted if id_ not in self._places]:
             raise WindowError(f"ids: no samples {unknown[:10]}")
         return [self._places[id_] for id_ in wanted]

@@ -223,7 +223,7 @@ class Plan:
         if digests != {name: plan.sha256 for name, plan in self._passes.items()}:
             raise VerifyError(f"options.passes: the plan names {digests}, other passes are there")
         for name, plan in self._passes.items():
-            if not np.array_equal(plan.log2phys, self.log2phys):
+            if not _same(plan.log2phys, self.log2phys):
                 raise VerifyError(f"pass {name}: another placement than that of the training pass")
             claims.update({f"pass {name}: {what}": value for what, value in plan.verify(batch).items()})
         return claims
@@ -250,6 +250,10 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Plan, (self._text, self._resident, self._passes))
+
+
+def _same(one: Int32 | None, other: Int32 | None) -> bool:
+    return one is other if one is None or other is None else np.array_equal(one, other)
 
 
 def _path_of_pass(path: str | os.PathLike[str], name: str) -> Path:

@@ -13,7 +13,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, Sequence, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,8 @@ class _Worker:
         rounds = itertools.count()
 
         def exchange(words: bytes) -> list[bytes]:
-            return ray.get(table.exchange.remote(next(rounds), rank, words))
+            heard: list[bytes] = ray.get(table.exchange.remote(next(rounds), rank, words))
+            return heard
 
         return start(batch, job, resident, threads=threads, _peers=(rank, workers, exchange)).result()
 
@@ -90,8 +91,8 @@ def plan(
         raise JobError("deadline_ms: actors have no common clock; set budgets of counts instead")
     if workers < 1:
         raise JobError(f"workers = {workers}: expected at least 1")
-    table = _Table.options(max_concurrency=workers + 1).remote(workers)
-    actors = [_Worker.remote() for _ in range(workers)]
+    table = cast(Any, _Table).options(max_concurrency=workers + 1).remote(workers)
+    actors = [cast(Any, _Worker).remote() for _ in range(workers)]
     held = ray.put(batch)
     waiting = [
         actor.plan.remote(table, (rank, workers), held, data, resident, threads) for rank, actor in enumerate(actors)
@@ -217,6 +218,7 @@ def _gather(waiting: Sequence[Any]) -> list[Any]:
         while left:
             done, left = ray.wait(left)
             ray.get(done)
-        return ray.get(list(waiting))
+        results: list[Any] = ray.get(list(waiting))
+        return results
     except ray.exceptions.RayTaskError as error:
         raise (error.cause if isinstance(error.cause, RoutePackError) else error) from None

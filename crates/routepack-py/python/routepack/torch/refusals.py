@@ -22,7 +22,7 @@ def refuse_unsupported(model: nn.Module, optimizer: Any = None, physical_router:
         name = type(part).__name__
         if "muon" in name.lower():
             raise Unsupported(f"{name}: whole-matrix optimizers hold state that is no function of one element")
-        if "hybriddevice" in name.lower() or getattr(part, "offload_fraction", 0):
+        if "hybriddevice" in name.lower() or getattr(part, "offload_fraction", None):
             raise Unsupported(f"{name}: hybrid-device offload splits the state of one expert between devices")
     for name, parameter in model.named_parameters():
         # A DTensor whose first axis is experts: FSDP2 shards inside the stack.
@@ -42,7 +42,8 @@ def refuse_unsupported(model: nn.Module, optimizer: Any = None, physical_router:
 
 def _optimizers(optimizer: Any) -> list[Any]:
     """An optimizer and what it wraps (Megatron chains them)."""
-    found, waiting = [], [optimizer]
+    found: list[Any] = []
+    waiting = [optimizer]
     while waiting:
         part = waiting.pop()
         if part is None or any(part is one for one in found):
