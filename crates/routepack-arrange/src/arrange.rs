@@ -156,20 +156,43 @@ pub fn arrange_among(
     let mut search =
         Search::new(&units, options, units.cells_of_units(instance, first), least, stop, observe);
     search.peers = peers;
-    let stream = Stream::new(seed);
-    if let Some(neighbours) = search.prepare() {
-        let starts = plant_seeds(&units, &search.best, options, &stream.child(0), stop, peers)?;
-        for round in 0..options.rounds {
-            if search.is_over() {
-                break;
-            }
-            search.anneal_round(round, &neighbours, &starts, &stream.child(1).child(u64::from(round)))?;
-            search.balance(&stream.child(2).child(u64::from(round)));
-        }
-        search.descend(&neighbours, &mut stream.child(3));
-    }
+    search.run(&Stream::new(seed))?;
     search.search_tree(instance, placement);
     Ok(search.conclude(instance, first))
+}
+
+/// A layout to place experts for: searched as by [`arrange_among`], but with what peaks exceed even loads by charged at
+/// `percent` of its weight only, as placing levels most of it afterwards. Even loads are charged in full, so that shards
+/// come out alike. The layout may have a higher score than the one given.
+///
+/// # Errors
+/// As [`arrange_among`].
+///
+/// # Panics
+/// `percent` is above 100.
+#[expect(clippy::too_many_arguments, reason = "those of arrange and two more")]
+pub fn arrange_to_place(
+    instance: &Instance,
+    placement: &Placement,
+    first: &Layout,
+    percent: u32,
+    options: &ArrangeOptions,
+    seed: u64,
+    stop: &(dyn Fn() -> bool + Sync),
+    peers: Option<&dyn Peers>,
+) -> Result<Layout, ArrangeError> {
+    options.validate()?;
+    check_layout(instance, first)?;
+    let Some(units) = Units::with_light_peaks(instance, placement, first.num_rows(), percent, stop)? else {
+        return Ok(first.clone());
+    };
+    let mut ignore = |_: &ArrangeProgress| {};
+    let least = Score { worst_shard: 0, total: 0, worst_row: 0 };
+    let mut search =
+        Search::new(&units, options, units.cells_of_units(instance, first), least, stop, &mut ignore);
+    search.peers = peers;
+    search.run(&Stream::new(seed))?;
+    Ok(search.conclude(instance, first).layout)
 }
 
 /// The archive, and what every stage needs.
@@ -218,6 +241,22 @@ impl<'a> Search<'a> {
             stopped: false,
             trace: Vec::new(),
         }
+    }
+
+    /// Seeds, rounds of annealing and balancing, and the descent.
+    fn run(&mut self, stream: &Stream) -> Result<(), ArrangeError> {
+        let Some(neighbours) = self.prepare() else { return Ok(()) };
+        let (units, options) = (self.units, self.options);
+        let starts = plant_seeds(units, &self.best, options, &stream.child(0), self.stop, self.peers)?;
+        for round in 0..options.rounds {
+            if self.is_over() {
+                break;
+            }
+            self.anneal_round(round, &neighbours, &starts, &stream.child(1).child(u64::from(round)))?;
+            self.balance(&stream.child(2).child(u64::from(round)));
+        }
+        self.descend(&neighbours, &mut stream.child(3));
+        Ok(())
     }
 
     /// What the search needs beside the units; `None` if there is nothing to search, or it was stopped.

@@ -29,6 +29,8 @@ pub(crate) struct Grid {
     pub(crate) loads: Loads,
     /// Σ of the floors of every block's units in the first share, see [`routepack_peaks::Demand::floor`].
     floor: Vec<u64>,
+    /// Σ of the levels of every block's units, `[blocks, shares]`; see [`Units::level`].
+    level: Vec<u64>,
     /// U of every shard and paced stage, `[shards, stages]`.
     pub(crate) stage_cost: Vec<u64>,
 }
@@ -45,6 +47,7 @@ impl Clone for Grid {
             block_attention: self.block_attention.clone(),
             loads: self.loads.clone(),
             floor: self.floor.clone(),
+            level: self.level.clone(),
             stage_cost: self.stage_cost.clone(),
         }
     }
@@ -59,6 +62,7 @@ impl Clone for Grid {
         self.block_attention.clone_from(&source.block_attention);
         self.loads.clone_from(&source.loads);
         self.floor.clone_from(&source.floor);
+        self.level.clone_from(&source.level);
         self.stage_cost.clone_from(&source.stage_cost);
     }
 }
@@ -76,6 +80,7 @@ impl Grid {
             block_attention: vec![0; blocks],
             loads: units.demand.empty_loads(blocks),
             floor: vec![0; blocks],
+            level: vec![0; blocks * units.shares()],
             stage_cost: vec![0; units.groups * units.shares()],
             cell_of,
         };
@@ -92,6 +97,9 @@ impl Grid {
             pads[block] += u64::from(units.pads[unit]);
             units.demand.add(&mut grid.loads, block, unit);
             grid.floor[block] += units.demand.floor(unit, 0);
+            for share in 0..units.shares() {
+                grid.level[block * units.shares() + share] += units.level(unit, share);
+            }
         }
         for block in 0..blocks {
             // Padding is counted only where it is charged.
@@ -111,7 +119,15 @@ impl Grid {
     /// J of a block and share.
     #[inline]
     pub(crate) fn row_cost(&self, units: &Units, block: usize, share: usize) -> u64 {
-        self.block_attention[block] + units.demand.cost(&self.loads, block, share)
+        self.block_attention[block]
+            + units.demand.cost(&self.loads, block, share)
+            + self.level(units, block, share)
+    }
+
+    /// Σ of the levels of a block's units in a share.
+    #[inline]
+    pub(crate) fn level(&self, units: &Units, block: usize, share: usize) -> u64 {
+        self.level[block * units.shares() + share]
     }
 
     /// The exact score.
@@ -223,6 +239,9 @@ impl Grid {
         }
         self.block_attention.swap(a, b);
         self.floor.swap(a, b);
+        for share in 0..units.shares() {
+            self.level.swap(a * units.shares() + share, b * units.shares() + share);
+        }
         self.loads.swap_blocks(a, b);
         self.lead(units, a);
         self.lead(units, b);
@@ -231,8 +250,15 @@ impl Grid {
     fn shift_unit(&mut self, units: &Units, unit: usize, from: usize, to: usize) {
         self.cell_of[unit] = to as u32;
         let floor = units.demand.floor(unit, 0);
-        self.floor[units.block_of[from] as usize] -= floor;
-        self.floor[units.block_of[to] as usize] += floor;
+        let [left, entered] = [from, to].map(|cell| units.block_of[cell] as usize);
+        self.floor[left] -= floor;
+        self.floor[entered] += floor;
+        if units.has_level() {
+            for share in 0..units.shares() {
+                self.level[left * units.shares() + share] -= units.level(unit, share);
+                self.level[entered * units.shares() + share] += units.level(unit, share);
+            }
+        }
         self.tokens[from] -= units.tokens[unit];
         self.tokens[to] += units.tokens[unit];
         self.samples[from] -= units.samples[unit];
@@ -281,7 +307,7 @@ impl Grid {
         (
             (self.cell_of.clone(), self.tokens.clone(), self.samples.clone(), self.num_units.clone()),
             (self.attention.clone(), self.block_attention.clone(), leaders),
-            (self.loads.clone(), self.floor.clone(), self.stage_cost.clone()),
+            (self.loads.clone(), self.floor.clone(), self.level.clone(), self.stage_cost.clone()),
         )
     }
 }
@@ -294,8 +320,36 @@ mod tests {
 
     use super::*;
     use crate::spread_bins::layout_of;
-    use crate::support::recipes;
+    use crate::support::{Recipe, recipes};
     use crate::trial::Move;
+
+    proptest! {
+        /// Of every charged peak, the percentage asked for is charged as it is, and the rest at the mean over the ranks.
+        #[test]
+        fn light_peaks_are_between_mean_and_peak(recipe in recipes(14), percent in 0u32..=100) {
+            let recipe = Recipe { pads: 0, stages: 1, ..recipe };
+            let case = recipe.build();
+            let (instance, placement) = (&case.instance, &case.placement);
+            let units = Units::with_light_peaks(instance, placement, recipe.rows, percent, &|| false);
+            let units = units.expect("enough units").expect("not stopped");
+            let grid = Grid::new(&units, units.cells_of_units(instance, &case.first));
+            let whole = Units::new(instance, placement, recipe.rows).expect("enough units");
+            let exact = Grid::new(&whole, grid.cell_of.clone());
+            let ranks = instance.topology().num_ranks() as f64;
+            for block in 0..units.num_blocks() {
+                for share in 0..units.shares() {
+                    let members = (0..units.num_units())
+                        .filter(|&unit| units.block_of[grid.cell_of[unit] as usize] as usize == block);
+                    let mean = members.map(|unit| whole.demand.floor(unit, share)).sum::<u64>() as f64 / ranks;
+                    let peak = whole.demand.cost(&exact.loads, block, share) as f64;
+                    let part = f64::from(percent) / 100.0;
+                    let expected = exact.block_attention[block] as f64 + part * peak + (1.0 - part) * mean;
+                    let found = grid.row_cost(&units, block, share) as f64;
+                    prop_assert!((found - expected).abs() <= 1e-5 * expected + 40.0, "{} for {}", found, expected);
+                }
+            }
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]

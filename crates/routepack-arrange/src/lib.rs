@@ -31,7 +31,7 @@ mod trial;
 mod units;
 mod window_shuffle;
 
-pub use arrange::{ArrangeProgress, Arranged, Stage, arrange, arrange_among};
+pub use arrange::{ArrangeProgress, Arranged, Stage, arrange, arrange_among, arrange_to_place};
 pub use error::ArrangeError;
 pub use exact::arrange_exactly;
 pub use options::ArrangeOptions;

@@ -206,7 +206,15 @@ mod tests {
             let recipe = strategy.new_tree(&mut runner).expect("a recipe").current();
             let case = recipe.build();
             let (instance, placement) = (&case.instance, &case.placement);
-            let units = Units::new(instance, placement, recipe.rows).expect("enough units");
+            // Now and then with part of the peaks charged at the mean.
+            let light = recipe.seed.is_multiple_of(4);
+            let units = if light {
+                Units::with_light_peaks(instance, placement, recipe.rows, 30, &|| false)
+                    .expect("enough units")
+            } else {
+                Some(Units::new(instance, placement, recipe.rows).expect("enough units"))
+            };
+            let units = units.expect("not stopped");
             let neighbours = Neighbours::new(&units, 4, &|| false).expect("not stopped");
             let energy = Energy { reference: 10.0, stiffness: 1e-6, softness: 100.0 };
             let system = LayoutSystem { units: &units, neighbours: &neighbours, energy, proposals: 1 };
@@ -234,7 +242,7 @@ mod tests {
                 );
                 assert_eq!(state.grid.sums(), scratch.grid.sums(), "{}", LayoutSystem::MOVE_KINDS[kind]);
                 let evaluation = evaluate(instance, placement, &layout);
-                assert_eq!(state.grid.score(&units), evaluation.score);
+                assert!(light || state.grid.score(&units) == evaluation.score);
                 assert!((system.energy(&state) - system.energy(&scratch)).abs() == 0.0);
                 for (block, members) in state.members.iter().enumerate() {
                     let mut members = members.clone();

@@ -37,7 +37,7 @@ pub(crate) struct Trial {
     pub(crate) blocks: [usize; 2],
     /// A of both blocks afterwards, or a stage's part of it; the same block twice if only one is involved.
     pub(crate) attention: [u64; 2],
-    /// X of both blocks afterwards, per share.
+    /// X of both blocks afterwards, with the levels of their units, per share.
     pub(crate) expert: Vec<[u64; 2]>,
     pub(crate) pad_tokens: [u64; 2],
     /// Whether sets of units change places instead of `leaves` and `comes`.
@@ -248,6 +248,24 @@ impl Grid {
             for share in 0..shares {
                 trial.expert[share] = units.demand.exchange_costs(&self.loads, share, &exchange);
             }
+        }
+        if units.has_level() {
+            self.add_levels(units, trial);
+        }
+    }
+
+    /// Adds the levels of both blocks after the trial.
+    fn add_levels(&self, units: &Units, trial: &mut Trial) {
+        let blocks = trial.blocks;
+        for share in 0..units.shares() {
+            let [out, back] =
+                [0, 1].map(|side| trial.leaving(side).map(|unit| units.level(unit, share)).sum::<u64>());
+            let [mut a, mut b] = blocks.map(|block| self.level(units, block, share));
+            if blocks[0] != blocks[1] {
+                (a, b) = (a - out + back, b - back + out);
+            }
+            trial.expert[share][0] += a;
+            trial.expert[share][1] += b;
         }
     }
 

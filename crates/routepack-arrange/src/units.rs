@@ -32,6 +32,9 @@ pub(crate) struct Units {
     pub(crate) pads: Vec<u32>,
     /// φ of every unit, `[units, kinds]`.
     attention: Vec<u64>,
+    /// What every unit adds to the cost of its block beside, `[units, shares]`; empty if nothing. See
+    /// [`Units::with_light_peaks`].
+    level: Vec<u64>,
 }
 
 /// A sweep takes about as long; with [`PROPOSAL_NANOSECONDS`] it only decides how often `stop` is looked at.
@@ -107,6 +110,7 @@ impl Units {
             samples,
             pads,
             attention,
+            level: Vec::new(),
         })
     }
 
@@ -163,6 +167,47 @@ impl Units {
     /// `U_g` of every shard, of the costs of its stages.
     pub(crate) fn paced(&self, stage_cost: &[u64]) -> impl Iterator<Item = u64> {
         stage_cost.chunks(self.demand.num_stages()).map(|stages| stages.iter().copied().max().unwrap_or(0))
+    }
+
+    /// The same with peaks that count only `percent` of what they exceed even loads by: W is charged
+    /// percent·max_p + (100 − percent)·mean_p, and the mean is a sum over units.
+    pub(crate) fn with_light_peaks(
+        instance: &Instance,
+        placement: &Placement,
+        rows: usize,
+        percent: u32,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Self>, ArrangeError> {
+        let light = instance.with_expert_percent(percent);
+        let Some(mut units) = Self::new_unless(&light, placement, rows, stop)? else { return Ok(None) };
+        let demand = &units.demand;
+        let (shares, stages, ranks) = (demand.num_shares(), demand.num_stages(), demand.num_ranks());
+        let rests = instance.charges().expert().iter().zip(light.charges().expert());
+        let rests: Vec<u64> = rests.map(|(whole, light)| whole - light).take(demand.num_layers()).collect();
+        let mut level = vec![0; units.num_units() * shares];
+        for (unit, level) in level.chunks_exact_mut(shares).enumerate() {
+            for part in 0..demand.num_parts() {
+                for (layer, rest) in rests.iter().enumerate() {
+                    let all = (0..ranks).map(|rank| u64::from(demand.of(unit, part, layer, rank)));
+                    level[part * stages + demand.stage(layer)] += rest * all.sum::<u64>();
+                }
+            }
+            level.iter_mut().for_each(|level| *level /= ranks as u64);
+        }
+        units.level = level;
+        Ok(Some(units))
+    }
+
+    /// What a unit adds to the cost of its block in a share, wherever it is.
+    #[inline]
+    pub(crate) fn level(&self, unit: usize, share: usize) -> u64 {
+        if self.level.is_empty() { 0 } else { self.level[unit * self.shares() + share] }
+    }
+
+    /// Whether units add to the cost of their block beside attention and experts.
+    #[inline]
+    pub(crate) fn has_level(&self) -> bool {
+        !self.level.is_empty()
     }
 
     /// φ of a unit, `[kinds]`.

@@ -3,9 +3,9 @@
 //! State: W\[p,b\] and, per block, the two largest loads and the rank of the first, so that what a swap of two experts
 //! would cost is found without looking at other ranks. If the first is of the two, the largest of the others is the second
 //! or, where the second is of the two as well, no matter: the two keep their sum, so one of them stays at or above it.
-//! The spread Σ_b Σ_p W²/mean_b, whose change needs the two ranks alone, is a smooth stand-in that
-//! searches may walk on; costs are integers, spreads are floats whose bits no instruction set changes.
 //! O(B) a question, O(P·B) a change; vectors of blocks.
+
+use std::ops::Range;
 
 use multiversion::multiversion;
 
@@ -28,8 +28,6 @@ pub(crate) struct BlockRanks {
     members: Vec<u32>,
     /// W, `[ranks][width]`.
     sums: Vec<Lanes>,
-    /// 1 / mean rank load of every block, 0 where nothing is charged, `[width]`.
-    scales: Vec<[f32; LANES]>,
     top: Top,
 }
 
@@ -52,21 +50,9 @@ impl BlockRanks {
         let slots = members.len() / num_ranks;
         let zeros = || vec![[0; LANES]; width];
         let top = Top { first: zeros(), second: zeros(), first_rank: zeros() };
-        let mut ranks = Self {
-            width,
-            slots,
-            experts,
-            members,
-            sums: vec![[0; LANES]; num_ranks * width],
-            scales: vec![[0.0; LANES]; width],
-            top,
-        };
+        let mut ranks =
+            Self { width, slots, experts, members, sums: vec![[0; LANES]; num_ranks * width], top };
         ranks.add_up();
-        for (block, scale) in ranks.scales.as_flattened_mut().iter_mut().enumerate() {
-            let sums = ranks.sums.as_flattened().iter().skip(block).step_by(width * LANES);
-            let total: u64 = sums.map(|&sum| u64::from(sum)).sum();
-            *scale = if total == 0 { 0.0 } else { num_ranks as f32 / total as f32 };
-        }
         ranks
     }
 
@@ -114,9 +100,25 @@ impl BlockRanks {
         swap_cost(&self.two(a, b), &self.top, ranks)
     }
 
-    /// How the spread would change if the experts at two places of different ranks were exchanged.
-    pub(crate) fn spread_of_swap(&self, a: usize, b: usize) -> f64 {
-        f64::from(swap_spread(&self.two(a, b), &self.scales))
+    /// The first of some places of one other rank whose expert costs less than `least` when exchanged for that at place
+    /// `a`, and what it costs then.
+    pub(crate) fn first_below(&self, a: usize, places: Range<usize>, least: u64) -> Option<(usize, u64)> {
+        if places.is_empty() {
+            return None;
+        }
+        let width = self.width;
+        let ranks = [a, places.start].map(|place| place / self.slots);
+        let [p, q] = ranks.map(|rank| &self.sums[rank * width..][..width]);
+        let leaves = &self.experts[self.members[a] as usize * width..][..width];
+        let search = Partners { ranks: [p, q], leaves, experts: &self.experts };
+        let found = first_below(
+            &search,
+            &self.top,
+            ranks.map(|rank| rank as u32),
+            &self.members[places.clone()],
+            least,
+        );
+        found.map(|(index, cost)| (places.start + index, cost))
     }
 
     fn two(&self, a: usize, b: usize) -> Two<'_> {
@@ -170,22 +172,42 @@ fn swap_cost(two: &Two<'_>, top: &Top, [p, q]: [u32; 2]) -> u64 {
     costs.iter().sum()
 }
 
-/// Σ_b ((W_p + δ)² + (W_q − δ)² − W_p² − W_q²) / mean_b, halved.
+/// Loads of two ranks, of an expert of the first, and of all experts.
+struct Partners<'a> {
+    ranks: [&'a [Lanes]; 2],
+    leaves: &'a [Lanes],
+    experts: &'a [Lanes],
+}
+
 #[multiversion(targets("x86_64+avx2+bmi2", "aarch64+neon"))]
-fn swap_spread(two: &Two<'_>, scales: &[[f32; LANES]]) -> f32 {
-    let width = scales.len();
-    let [of_p, of_q] = two.ranks.map(|rank| &rank[..width]);
-    let [leaves, comes] = two.experts.map(|expert| &expert[..width]);
-    let difference = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() as f32;
-    let mut changes = [0f32; LANES];
-    for at in 0..width {
-        for lane in 0..LANES {
-            let shift = difference(comes[at][lane], leaves[at][lane]);
-            let ahead = difference(of_p[at][lane], of_q[at][lane]);
-            changes[lane] += shift * (ahead + shift) * scales[at][lane];
+fn first_below(
+    search: &Partners<'_>,
+    top: &Top,
+    [p, q]: [u32; 2],
+    members: &[u32],
+    least: u64,
+) -> Option<(usize, u64)> {
+    let width = top.first.len();
+    let [of_p, of_q] = search.ranks.map(|rank| &rank[..width]);
+    let leaves = &search.leaves[..width];
+    let (first, second) = (&top.first[..width], &top.second[..width]);
+    let first_rank = &top.first_rank[..width];
+    members.iter().enumerate().find_map(|(index, &expert)| {
+        let comes = &search.experts[expert as usize * width..][..width];
+        let mut costs = [0u64; LANES];
+        for at in 0..width {
+            for lane in 0..LANES {
+                let is_one = first_rank[at][lane] == p || first_rank[at][lane] == q;
+                let others = if is_one { second[at][lane] } else { first[at][lane] };
+                let shift = comes[at][lane].wrapping_sub(leaves[at][lane]);
+                let (p_then, q_then) =
+                    (of_p[at][lane].wrapping_add(shift), of_q[at][lane].wrapping_sub(shift));
+                costs[lane] += u64::from(others.max(p_then).max(q_then));
+            }
         }
-    }
-    changes.iter().sum()
+        let cost = costs.iter().sum();
+        (cost < least).then_some((index, cost))
+    })
 }
 
 #[multiversion(targets("x86_64+avx2+bmi2", "aarch64+neon"))]
@@ -214,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// Every swap of small layers: its cost, its spread up to rounding, and the state it leaves, against a new start.
+    /// Every swap of small layers: its cost and the state it leaves, against a new start.
     #[test]
     fn swaps_are_what_a_new_start_finds() {
         for seed in 0..40 {
@@ -237,18 +259,17 @@ mod tests {
                 let afresh = BlockRanks::new(&loads, 0, ranks, members.clone());
                 members.swap(a, b);
                 assert_eq!(before.cost_of_swap(a, b), afresh.cost());
+                // From b on, the first place that is cheaper than the dearest exchange.
+                let places = b..(b / slots + 1) * slots;
+                assert_eq!(before.first_below(a, experts..experts, u64::MAX), None);
+                let costs = || places.clone().map(|b| (b, before.cost_of_swap(a, b)));
+                for least in costs().map(|(_, cost)| cost) {
+                    let expected = costs().find(|&(_, cost)| cost < least);
+                    assert_eq!(before.first_below(a, places.clone(), least), expected);
+                }
                 assert_eq!((swapped.cost(), swapped.members()), (afresh.cost(), afresh.members()));
                 assert!((0..blocks).all(|block| swapped.heaviest(block) == afresh.heaviest(block)));
-                let change = (spread(&afresh) - spread(&before)) / 2.0;
-                assert!((before.spread_of_swap(a, b) - change).abs() <= 1e-3 * (1.0 + change.abs()));
             }
         }
-    }
-
-    /// Σ_b Σ_p W²/mean_b.
-    fn spread(ranks: &BlockRanks) -> f64 {
-        let scales = ranks.scales.as_flattened();
-        let sums = ranks.sums.as_flattened().iter().zip(scales.iter().cycle());
-        sums.map(|(&sum, &scale)| f64::from(sum) * f64::from(sum) * f64::from(scale)).sum()
     }
 }

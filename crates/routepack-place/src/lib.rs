@@ -18,6 +18,7 @@ mod resplit;
 mod row_loads;
 mod row_peaks;
 mod slots;
+mod spread;
 mod transfers;
 mod triple;
 

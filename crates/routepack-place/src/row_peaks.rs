@@ -4,13 +4,14 @@
 //! blocks b, while balancing the window's sum only bounds it from below (DESIGN §1.4, stage 4). Given V\[b,l,e\]
 //! ([`RowLoads`]), find the bijection with least Σ_b max_p Σ_{e on p} V\[b,l,e\]; for one block it is cardinality-
 //! constrained makespan, strongly NP-hard.
-//! Method: simulated annealing by swaps, a layer at a time. A proposal takes a random block, an expert of the rank that
-//! paces it, and any expert of another rank. The energy is the spread Σ_b Σ_p W²/mean_b: there
-//! are P·B loads to level, and the peaks alone show one a block. The temperature falls geometrically from a fraction of the mean change of such swaps. The placement of
-//! least cost met is kept and led to a local optimum: no swap of two experts lowers the cost. Never worse than the
-//! start. Who stays on its rank keeps its slot; of the experts of a layer at most so many leave the ranks of the
+//! Method: simulated annealing by swaps, a layer at a time. A look takes a random block, an expert of the rank that paces
+//! it, and its exchanges for all experts of the other ranks at once; one of those that the Metropolis rule accepts, all
+//! judged with one random number, is made. The energy is the spread of [`crate::spread`]: there are P·B loads to level, and
+//! the peaks alone show one a block. The temperature falls geometrically from a fraction of the mean change of such swaps.
+//! The placement of least cost met is kept and led to a local optimum: no swap of two experts lowers the cost. Never worse
+//! than the start. Who stays on its rank keeps its slot; of the experts of a layer at most so many leave the ranks of the
 //! resident placement, if a limit is given. Where moves are charged, the descent comes first and says how many pay.
-//! Complexity: O(B) a proposal, O(P·B) an accepted one; O(E²·B) a pass of the descent.
+//! Complexity: O(E) a look, O(E + P·B) a swap; O(E²·B) a pass of the descent.
 //! References: S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, Optimization by simulated annealing, Science 220, 1983,
 //! doi 10.1126/science.220.4598.671. The objective is that of DESIGN §1.3; PLACEMENT §2.3 measures why it asks for its
 //! own placement.
@@ -18,7 +19,7 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use routepack_anneal::{Stream, accepts, elementary};
+use routepack_anneal::{Stream, elementary};
 use routepack_bounds::peak_bounds;
 use routepack_problem::Placement;
 use schemars::JsonSchema;
@@ -26,13 +27,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::block_ranks::BlockRanks;
 use crate::slots::keep_slots;
+use crate::spread::Spread;
 use crate::{PlaceError, RowLoads};
 
 /// Options of [`place_on_row_peaks`]; limits are counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RowPeakOptions {
-    /// Swaps proposed per expert of a layer; 0 leaves the descent alone.
+    /// Swaps looked at per expert of a layer; 0 leaves the descent alone, and so does a layer of more than 8192 experts.
     pub proposals_per_expert: u32,
     /// First temperature, as a fraction of the mean change that proposed swaps make at the start; 1e-12 to
     /// 1e12.
@@ -53,7 +55,7 @@ fn one_node() -> u32 {
 
 impl Default for RowPeakOptions {
     fn default() -> Self {
-        Self { proposals_per_expert: 1000, hottest: 0.03, cooling: 1000.0, descent_passes: 100, nodes: 1 }
+        Self { proposals_per_expert: 4000, hottest: 0.03, cooling: 1000.0, descent_passes: 100, nodes: 1 }
     }
 }
 
@@ -129,6 +131,8 @@ pub struct RowPlacedLayer {
 
 /// Temperatures of a search; `stop` is asked between them.
 const RUNGS: u32 = 200;
+/// Experts of a layer that is annealed, at most: the spread keeps the square of their number.
+const MOST_EXPERTS: usize = 8192;
 /// Swaps measured to set the first temperature.
 const MEASURED: u32 = 200;
 
@@ -225,7 +229,8 @@ fn place_layer(
         charge: charge.unwrap_or(MoveCharge::FREE),
         ranks_per_node: start.num_ranks() / options.nodes as usize,
         ranks,
-        blocks: loads.num_blocks(),
+        loads,
+        layer,
         stream,
     };
     // One rank, or a layer that nothing can improve.
@@ -253,7 +258,9 @@ fn bound(loads: &RowLoads, layer: usize, num_ranks: usize) -> u64 {
 }
 
 /// The search of one layer.
-struct Search {
+struct Search<'a> {
+    loads: &'a RowLoads,
+    layer: usize,
     ranks: BlockRanks,
     leash: Option<Leash>,
     charge: MoveCharge,
@@ -262,29 +269,35 @@ struct Search {
     /// Members of the best placement, `[ranks · slots]`.
     best: Vec<u32>,
     ranks_per_node: usize,
-    blocks: usize,
     stream: Stream,
 }
 
-impl Search {
+impl Search<'_> {
     /// Walks on the spread and archives by cost; false if stopped.
     fn anneal(&mut self, options: &RowPeakOptions, stop: &(dyn Fn() -> bool + Sync)) -> bool {
-        let mut temperature = options.hottest * self.mean_change();
+        if self.ranks.members().len() > MOST_EXPERTS {
+            return true;
+        }
+        let num_ranks = self.ranks.members().len() / self.ranks.slots();
+        let mut spread = Spread::new(self.loads, self.layer, num_ranks, self.ranks.members());
+        let mut temperature = options.hottest * self.mean_change(&mut spread);
         let factor = elementary::exp(-elementary::ln(options.cooling) / f64::from(RUNGS));
         // The spread knows no charge: no more experts leave than the descent found to pay.
         let is_charged = self.charge.move_cost > 0;
         let most = self.leash.as_ref().filter(|_| is_charged).map_or(usize::MAX, |leash| leash.away);
+        // A look at the partners of one expert proposes as many swaps.
+        let partners = (self.ranks_per_node - 1) * self.ranks.slots();
         let proposals = u64::from(options.proposals_per_expert) * self.ranks.members().len() as u64;
+        let looks = proposals.div_ceil(partners as u64);
         for rung in 0..u64::from(RUNGS) {
             if stop() {
                 return false;
             }
-            let share = |rung: u64| proposals * rung / u64::from(RUNGS);
+            let share = |rung: u64| looks * rung / u64::from(RUNGS);
             for _ in share(rung)..share(rung + 1) {
-                let (a, b) = self.propose();
-                if self.allows(a, b, most)
-                    && accepts(self.ranks.spread_of_swap(a, b), temperature, &mut self.stream)
-                {
+                let a = self.draw();
+                if let Some(b) = self.partner(&mut spread, a, temperature, most) {
+                    spread.swap(a, b);
                     self.swap(a, b);
                     self.archive();
                 }
@@ -292,6 +305,37 @@ impl Search {
             temperature *= factor;
         }
         true
+    }
+
+    /// A place of the rank that paces a random block.
+    fn draw(&mut self) -> usize {
+        let slots = self.ranks.slots();
+        self.ranks.heaviest(self.stream.index(self.loads.num_blocks())) * slots + self.stream.index(slots)
+    }
+
+    /// Ranks of the node of a place.
+    fn node_of(&self, a: usize) -> Range<usize> {
+        let first = a / self.ranks.slots() / self.ranks_per_node * self.ranks_per_node;
+        first..first + self.ranks_per_node
+    }
+
+    /// One of the places whose exchange with `a` the Metropolis rule accepts and the limit of moves allows, all of them
+    /// judged with one draw; if there are any.
+    fn partner(&mut self, spread: &mut Spread, a: usize, temperature: f64, most: usize) -> Option<usize> {
+        let ranks = self.node_of(a);
+        let first = ranks.start * self.ranks.slots();
+        // u ≤ e^(−Δ/T) is Δ ≤ −T·ln u.
+        let most_change = (-temperature * elementary::ln(1.0 - self.stream.unit())) as f32;
+        let changes = spread.changes(a, ranks);
+        let accepted = changes.iter().filter(|&&change| change <= most_change).count();
+        if accepted == 0 {
+            return None;
+        }
+        let chosen = self.stream.index(accepted);
+        let places = || (first..).zip(changes).filter(|&(_, &change)| change <= most_change).map(|(b, _)| b);
+        let Some(_) = &self.leash else { return places().nth(chosen) };
+        let allowed = |b: &usize| self.allows(a, *b, most);
+        places().skip(chosen).chain(places().take(chosen)).find(allowed)
     }
 
     /// Swaps from the best placement until none lowers the cost; false if stopped.
@@ -321,25 +365,49 @@ impl Search {
     fn improve(&mut self, a: usize, others: Range<usize>) -> bool {
         let slots = self.ranks.slots();
         let mut paces = self.pacing_ranks();
-        for b in others {
-            if !(paces[a / slots] || paces[b / slots]) {
+        let mut next = others.start;
+        while next < others.end {
+            let of_rank = next..(next / slots + 1) * slots;
+            let found = if paces[a / slots] || paces[next / slots] {
+                self.first_better(a, of_rank.clone())
+            } else {
+                None
+            };
+            let Some((b, cost)) = found else {
+                next = of_rank.end;
                 continue;
-            }
-            let cost = self.charge.of(self.ranks.cost_of_swap(a, b), self.away_after(a, b));
-            if cost < self.least && self.allows(a, b, usize::MAX) {
-                self.least = cost;
-                self.swap(a, b);
-                paces = self.pacing_ranks();
-            }
+            };
+            self.least = cost;
+            self.swap(a, b);
+            paces = self.pacing_ranks();
+            next = b + 1;
         }
         true
+    }
+
+    /// The first of some places of one rank whose exchange with `a` lowers the cost and is allowed, with that cost.
+    fn first_better(&self, a: usize, mut places: Range<usize>) -> Option<(usize, u128)> {
+        if self.charge.move_cost > 0 {
+            let cost = |b| self.charge.of(self.ranks.cost_of_swap(a, b), self.away_after(a, b));
+            let mut costs = places.map(|b| (b, cost(b)));
+            return costs.find(|&(b, cost)| cost < self.least && self.allows(a, b, usize::MAX));
+        }
+        // Peaks alone: what is sought is below the peaks of now.
+        let least = self.ranks.cost();
+        while let Some((b, cost)) = self.ranks.first_below(a, places.clone(), least) {
+            if self.allows(a, b, usize::MAX) {
+                return Some((b, self.charge.of(cost, 0)));
+            }
+            places.start = b + 1;
+        }
+        None
     }
 
     /// Whether a rank has the largest load of some block, or moves are charged, `[ranks]`.
     fn pacing_ranks(&self) -> Vec<bool> {
         let num_ranks = self.ranks.members().len() / self.ranks.slots();
         let mut paces = vec![self.charge.move_cost > 0; num_ranks];
-        for block in 0..self.blocks {
+        for block in 0..self.loads.num_blocks() {
             paces[self.ranks.heaviest(block)] = true;
         }
         paces
@@ -349,20 +417,14 @@ impl Search {
         self.leash.as_ref().map_or(0, |leash| leash.after(&self.ranks, a, b))
     }
 
-    /// A place of the rank that paces a random block, and one of another rank of its node.
-    fn propose(&mut self) -> (usize, usize) {
-        let (slots, ranks) = (self.ranks.slots(), self.ranks_per_node);
-        let rank = self.ranks.heaviest(self.stream.index(self.blocks));
-        let first = rank / ranks * ranks;
-        let other = first + (rank - first + 1 + self.stream.index(ranks - 1)) % ranks;
-        (rank * slots + self.stream.index(slots), other * slots + self.stream.index(slots))
-    }
-
-    fn mean_change(&mut self) -> f64 {
+    /// Mean change of the spread by the swaps of experts of pacing ranks.
+    fn mean_change(&mut self, spread: &mut Spread) -> f64 {
         let mut sum = 0.0;
         for _ in 0..MEASURED {
-            let (a, b) = self.propose();
-            sum += self.ranks.spread_of_swap(a, b).abs();
+            let a = self.draw();
+            let changes = spread.changes(a, self.node_of(a)).iter().filter(|change| change.is_finite());
+            sum +=
+                changes.clone().map(|&change| f64::from(change.abs())).sum::<f64>() / changes.count() as f64;
         }
         sum / f64::from(MEASURED)
     }

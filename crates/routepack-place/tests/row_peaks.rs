@@ -201,7 +201,7 @@ fn most_small_cases_end_at_the_optimum() {
             placed.layers[0].after == least_cost(&case.loads(), 0, case.ranks)
         })
         .count();
-    assert!(optimal >= 265, "{optimal} of 300");
+    assert!(optimal >= 268, "{optimal} of 300");
 }
 
 #[test]

@@ -108,6 +108,8 @@ struct FirstPlan<'a> {
 struct StepPlan {
     packed: PackedStep,
     instance: Instance,
+    /// The layout that the search began with.
+    packed_layout: Layout,
     layout: Layout,
     score: Score,
     /// The best layouts found with other numbers of rows, each with its window, where the step time decides.
@@ -235,7 +237,7 @@ fn arrange_step(
 ) -> Result<StepPlan, PlanError> {
     let FirstPlan { window, packed, rows: to_try, instance, layout } = first;
     let peers = control.peers;
-    let mut found: Vec<((u128, Score), Instance, Layout)> = Vec::new();
+    let mut found: Vec<((u128, Score), Instance, [Layout; 2])> = Vec::new();
     let mut finished = packed.finished;
     let refines = job.refines(placement);
     let options = if refines { job.start_options() } else { job.arrange.clone() };
@@ -271,14 +273,14 @@ fn arrange_step(
             Some(machine) => step_seconds(machine, &instance, placement, &arranged.layout)?.to_bits().into(),
             None => u128::from(arranged.score.worst_shard) + u128::from(rows) * u128::from(window.row_cost()),
         };
-        found.push(((cost, arranged.score), instance, arranged.layout));
+        found.push(((cost, arranged.score), instance, [layout, arranged.layout]));
     }
     let best = (0..found.len()).min_by_key(|&index| found[index].0);
     let best = best.expect("the policy names at least one number of rows");
-    let ((_, score), instance, layout) = found.swap_remove(best);
+    let ((_, score), instance, [packed_layout, layout]) = found.swap_remove(best);
     let others = found.into_iter().filter(|_| machine.is_some());
-    let other_rows = others.map(|(_, instance, layout)| (instance, layout)).collect();
-    Ok(StepPlan { packed, instance, layout, score, other_rows, finished })
+    let other_rows = others.map(|(_, instance, [_, layout])| (instance, layout)).collect();
+    Ok(StepPlan { packed, instance, packed_layout, layout, score, other_rows, finished })
 }
 
 /// Placement and layouts made for each other, where the job asks for it and there is anything to place.
@@ -308,7 +310,8 @@ fn refine_steps(
         let total: f64 = best.scores.iter().map(|score| score.worst_shard as f64).sum();
         control.say(Stage::Refine, (1, 1), fraction, format!("joint score {:.4}", total / unit));
     };
-    let search = Search { instances: &instances, job, tether, peers };
+    let packed = planned.iter().map(|step| &step.packed_layout).collect();
+    let search = Search { instances: &instances, packed, job, tether, peers };
     let (draft, finished) = co_refine(&search, first, &stops, &mut observe)?;
     for ((step, layout), score) in planned.iter_mut().zip(draft.layouts).zip(draft.scores) {
         (step.layout, step.score) = (layout, score);

@@ -2,17 +2,18 @@
 //!
 //! Problem: a layout is charged Σ_{r,g} max_p W, which its placement fixed beforehand only bounds. Find a placement and
 //! layouts of all steps whose scores are least together.
-//! Method: *starts* and *turns*. A start is a layout searched with the expert term at full weight, or at a part of it: what
-//! a placement can level afterwards need not cost attention now. Every start is placed for on its row peaks
-//! (`routepack_place::place_on_row_peaks`) and arranged again from there, cold; the best goes on, placed for and arranged in
-//! turns until neither helps or the budget ends. The outcome is the best met by the sum over the steps of the exact
-//! score, hence never worse than the first draft. That one had a share of the arrange budget only, so a plan of one stage
-//! after the other with all of it can be better where placing has nothing to gain.
-//! Complexity: the arrange budget and a little more in all, one placement for every start and turn.
+//! Method: *starts* and *turns*. A start is the first draft, or a layout searched from there with what peaks exceed even
+//! loads by charged at a part of its weight (`routepack_arrange::arrange_to_place`): what a placement can level afterwards
+//! need not cost attention now. Every start is placed for on its row peaks (`routepack_place::place_on_row_peaks`) and
+//! arranged again from there, cold; the best goes on, placed for and arranged in turns until neither helps or the budget
+//! ends. The outcome is the best met by the sum over the steps of the exact score, hence never worse than the first draft.
+//! That one had a share of the arrange budget only, so a plan of one stage after the other with all of it can be better
+//! where placing has nothing to gain.
+//! Complexity: the arrange budget in all, and one placement for every start and turn.
 //! Reference: alternating descent over two blocks of variables; the objective and what it leaves to gain: PLACEMENT §2.3.
 
 use routepack_anneal::{Peers, Stream};
-use routepack_arrange::{ArrangeError, ArrangeOptions, Arranged, arrange_among};
+use routepack_arrange::{ArrangeError, ArrangeOptions, Arranged, arrange_among, arrange_to_place};
 use routepack_place::{RowLoads, RowPeakOptions, place_on_row_peaks};
 use routepack_problem::{Instance, Layout, Placement, ProblemError, Score};
 use schemars::JsonSchema;
@@ -40,9 +41,13 @@ pub enum Aim {
 pub struct RefineOptions {
     /// What the placement is aimed at; `[refine]` has no other effect unless it is `row-peaks`.
     pub placement: Aim,
-    /// Percentages of the expert weight that layouts to start from are searched with, beside the one at full weight; at
-    /// most 64.
+    /// Percentages of its weight at which what expert peaks exceed even loads by is charged in layouts to start from,
+    /// beside the one at full weight; at most 64.
     pub expert_percent: Vec<u32>,
+    /// First temperature of arranging those, as `arrange.hottest`; 1e-12 to 1e12.
+    pub start_hottest: f64,
+    /// Cooling of arranging those, as `arrange.cooling`; 1 to 1e12.
+    pub start_cooling: f64,
     /// Turns of placing and arranging the best start, at most; 0 to 1024.
     pub turns: u32,
     /// First temperature of arranging in turns, as `arrange.hottest`; 1e-12 to 1e12.
@@ -57,11 +62,13 @@ impl Default for RefineOptions {
     fn default() -> Self {
         Self {
             placement: Aim::default(),
-            expert_percent: vec![0, 25],
-            turns: 3,
-            hottest: 3e-4,
+            expert_percent: vec![25],
+            start_hottest: 1e-3,
+            start_cooling: 50.0,
+            turns: 2,
+            hottest: 1e-4,
             cooling: 43.0,
-            row_peaks: RowPeakOptions { proposals_per_expert: 100, ..RowPeakOptions::default() },
+            row_peaks: RowPeakOptions { proposals_per_expert: 1500, ..RowPeakOptions::default() },
         }
     }
 }
@@ -88,11 +95,19 @@ impl RefineOptions {
         if self.turns > 1024 {
             return refuse("refine.turns", &self.turns, "expected at most 1024");
         }
-        if !(1e-12..=1e12).contains(&self.hottest) {
-            return refuse("refine.hottest", &self.hottest, "expected 1e-12 to 1e12");
+        for (field, hottest) in
+            [("refine.start_hottest", self.start_hottest), ("refine.hottest", self.hottest)]
+        {
+            if !(1e-12..=1e12).contains(&hottest) {
+                return refuse(field, &hottest, "expected 1e-12 to 1e12");
+            }
         }
-        if !(1.0..=1e12).contains(&self.cooling) {
-            return refuse("refine.cooling", &self.cooling, "expected 1 to 1e12");
+        for (field, cooling) in
+            [("refine.start_cooling", self.start_cooling), ("refine.cooling", self.cooling)]
+        {
+            if !(1.0..=1e12).contains(&cooling) {
+                return refuse(field, &cooling, "expected 1 to 1e12");
+            }
         }
         Ok(self.row_peaks.validate()?)
     }
@@ -118,6 +133,8 @@ impl Draft {
 pub(crate) struct Search<'a> {
     /// Windows of the steps.
     pub(crate) instances: &'a [&'a Instance],
+    /// Their layouts as packed, before any search.
+    pub(crate) packed: Vec<&'a Layout>,
     pub(crate) job: &'a Job,
     /// How far placements may leave the resident one, if they may not at will.
     pub(crate) tether: Option<&'a Tether>,
@@ -177,7 +194,7 @@ impl Search<'_> {
         [worst_shard + charge, total, worst_row]
     }
 
-    /// Layouts searched from those of `draft` with the expert term at part of its weight, under the same placement.
+    /// Layouts searched with uneven loads at part of their weight, under the placement of `draft`.
     fn start(
         &self,
         draft: &Draft,
@@ -189,13 +206,22 @@ impl Search<'_> {
         if percent == 100 {
             return Ok(start);
         }
-        let (options, seed) = (self.job.start_options(), self.seed(stage));
-        for (instance, layout) in self.instances.iter().zip(&mut start.layouts) {
+        let (options, seed) = (self.job.light_options(), self.seed(stage));
+        // From the packing, whose first rows hold the longest samples together: that is lost when it is warm.
+        for ((instance, packed), layout) in self.instances.iter().zip(&self.packed).zip(&mut start.layouts) {
             if stop() {
                 break;
             }
-            let light = instance.with_expert_percent(percent);
-            *layout = self.arrange(&light, &draft.placement, layout, &options, seed, stop)?.layout;
+            *layout = arrange_to_place(
+                instance,
+                &draft.placement,
+                packed,
+                percent,
+                &options,
+                seed,
+                stop,
+                self.peers,
+            )?;
         }
         Ok(start)
     }
@@ -253,32 +279,49 @@ impl Job {
         self.refine.placement == Aim::RowPeaks && placement.num_layers() > 0
     }
 
-    /// Shares of the arrange budget: one for every start; the last is for the turns, about.
+    /// Shares of the arrange budget: one for the first draft, two for the layouts at part of the weight, if any, and one
+    /// for all turns.
     pub(crate) fn shares(&self) -> u32 {
-        2 + self.refine.expert_percent.len() as u32
+        if self.refine.expert_percent.is_empty() { 2 } else { 4 }
     }
 
-    /// Arranging a start.
+    /// Arranging the first draft.
     pub(crate) fn start_options(&self) -> ArrangeOptions {
-        let shares = self.shares();
+        self.part_of_arrange(1, self.shares())
+    }
+
+    /// Arranging a start at part of the weight.
+    fn light_options(&self) -> ArrangeOptions {
+        let (hottest, cooling) = (self.refine.start_hottest, self.refine.start_cooling);
+        let starts = self.refine.expert_percent.len() as u32;
         ArrangeOptions {
-            proposals_per_unit: (self.arrange.proposals_per_unit / shares).max(1),
-            descent_per_unit: self.arrange.descent_per_unit / shares,
-            ..self.arrange.clone()
+            hottest,
+            cooling,
+            hot_acceptance: 1e-9,
+            rounds: self.arrange.rounds.min(2),
+            ..self.part_of_arrange(2, self.shares() * starts)
         }
     }
 
     /// Arranging in a turn.
     fn turn_options(&self) -> ArrangeOptions {
-        let shares = self.shares() * (1 + self.refine.turns);
+        let turns = 1 + self.refine.expert_percent.len() as u32 + self.refine.turns;
         ArrangeOptions {
-            proposals_per_unit: (self.arrange.proposals_per_unit / shares).max(1),
-            descent_per_unit: self.arrange.descent_per_unit / shares,
             hottest: self.refine.hottest,
             hot_acceptance: 1e-9,
             cooling: self.refine.cooling,
             rounds: 1,
             seeds: 0,
+            ..self.part_of_arrange(1, self.shares() * turns)
+        }
+    }
+
+    /// `shares` parts of the arrange budget cut into so many.
+    fn part_of_arrange(&self, shares: u32, parts: u32) -> ArrangeOptions {
+        let part = |count: u32| (u64::from(count) * u64::from(shares) / u64::from(parts.max(1))) as u32;
+        ArrangeOptions {
+            proposals_per_unit: part(self.arrange.proposals_per_unit).max(1),
+            descent_per_unit: part(self.arrange.descent_per_unit),
             ..self.arrange.clone()
         }
     }
@@ -339,7 +382,8 @@ mod tests {
                 let stop = || seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= looks;
                 let mut told = Vec::new();
                 let mut observe = |fraction: f64, best: &Draft| told.push((fraction, best.score()));
-                let search = Search { instances: &instances, job: &job, tether: None, peers: None };
+                let packed = first.layouts.iter().collect();
+                let search = Search { instances: &instances, packed, job: &job, tether: None, peers: None };
                 let (draft, finished) =
                     co_refine(&search, first.clone(), &|_| Box::new(&stop), &mut observe).expect("valid");
                 assert!(draft.score() <= first.score());
