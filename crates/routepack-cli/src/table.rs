@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use csv::{ErrorKind, StringRecord};
 use routepack::formats;
 use serde::de::DeserializeOwned;
 
@@ -20,11 +21,34 @@ pub(crate) fn write_csv(path: &Path, header: &[&str], rows: &[Vec<String>]) -> R
     Ok(())
 }
 
-/// Reads a table of CSV with at least one line; columns are found by name, and what is wrong is named with its line.
-pub(crate) fn read_csv<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Failure> {
+/// Reads a table of CSV with at least one line, each as `check` wants it; columns are found by name, and what is wrong is
+/// named with its line.
+pub(crate) fn read_csv<T: DeserializeOwned>(
+    path: &Path,
+    check: fn(&T) -> Result<(), String>,
+) -> Result<Vec<T>, Failure> {
     let (text, shown) = formats::read_text(path)?;
-    let lines: Result<Vec<T>, _> = csv::Reader::from_reader(text.as_bytes()).deserialize().collect();
-    let lines = lines.map_err(|error| Failure::input(&shown, error))?;
+    // The reader counts lines too few where they end in two bytes.
+    let text = text.replace("\r\n", "\n");
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let titles = reader.headers().map_err(|error| Failure::input(&shown, error))?.clone();
+    let read = |record: Result<StringRecord, csv::Error>| {
+        let record = record.map_err(|error| Failure::input(&shown, error))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let refuse = |message: String| Failure::input(format!("{shown}: line {line}"), message);
+        let one: T = record.deserialize(Some(&titles)).map_err(|error| match error.kind() {
+            ErrorKind::Deserialize { err, .. } => {
+                let field = err.field().and_then(|field| usize::try_from(field).ok());
+                let named = field.and_then(|field| Some((titles.get(field)?, record.get(field)?)));
+                let named = named.map(|(title, value)| format!("{title} = \"{value}\": "));
+                refuse(format!("{}{}", named.unwrap_or_default(), err.kind()))
+            }
+            _ => refuse(error.to_string()),
+        })?;
+        check(&one).map_err(refuse)?;
+        Ok(one)
+    };
+    let lines: Vec<T> = reader.records().map(read).collect::<Result<_, Failure>>()?;
     if lines.is_empty() {
         return Err(Failure::input(&shown, "a table without lines"));
     }

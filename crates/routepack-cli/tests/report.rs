@@ -117,6 +117,12 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         ("other.json", other.as_str()),
         ("bad.csv", "layer,method,moved,peak,bound\n0,ours,1,x,3\n"),
         ("headless.csv", "a,b\n1,2\n"),
+        ("nan.csv", "rows,seconds,tokens_per_second,bubble,joint_score\r\n1,2,3,0,1\r\n2,NaN,3,0,1\r\n"),
+        ("late.csv", "rows,seconds,tokens_per_second,bubble,joint_score\n1,-2,3,0,1\n"),
+        (
+            "far.csv",
+            "step,rung,temperature,energy_0,energy_50,energy_100,energy_sd,families\n1,0,inf,1,2,1e308,1,4\n",
+        ),
         ("none.csv", "rows,seconds,tokens_per_second,bubble,joint_score\n"),
     ] {
         fs::write(folder.path().join(name), text).expect("written");
@@ -125,11 +131,19 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
     let before = names();
     for (rest, code, message) in [
         ("--window other.json --html p.html", 1, "window_sha256"),
+        ("--window w.json --html p.html --curve bad.csv", 3, "bad.csv: line 2: peak = \"x\": invalid digit"),
+        // Pictures of these had coordinates that are no numbers, or bars below the axis.
         (
-            "--window w.json --html p.html --curve bad.csv",
+            "--window w.json --html p.html --rows-curve nan.csv",
             3,
-            "bad.csv: CSV deserialize error: record 1 (line: 2",
+            "nan.csv: line 3: seconds = NaN: expected 0",
         ),
+        (
+            "--window w.json --html p.html --rows-curve late.csv",
+            3,
+            "late.csv: line 2: seconds = -2: expected 0",
+        ),
+        ("--window w.json --html p.html --trace far.csv", 3, "far.csv: line 2: energy_100 = 1"),
         ("--window w.json --html p.html --trace headless.csv", 3, "headless.csv: "),
         ("--window w.json --html p.html --rows-curve none.csv", 3, "none.csv: a table without lines"),
         ("--window w.json --html p.html --trace no.csv", 4, "no.csv"),

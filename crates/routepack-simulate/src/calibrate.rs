@@ -5,11 +5,16 @@
 //! equations of scaled columns) and the best solution without a negative weight is taken, which is the optimum: its
 //! support is one of the subsets. O(2⁴ · measurements).
 
+use std::ops::RangeInclusive;
+
 use nalgebra::{DMatrix, DVector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
+
+/// Seconds that a measurement may have.
+pub(crate) const SECONDS: RangeInclusive<f64> = 1e-9..=1e9;
 
 /// One measured micro-batch.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +55,8 @@ pub struct Calibrated {
 /// Fits the weights of a cell of `capacity` tokens.
 ///
 /// # Errors
-/// Fewer measurements than weights, measurements that are all alike, or only some with recorded experts.
+/// Fewer measurements than weights, measurements that do not tell the weights apart (all alike, say), only some with
+/// recorded experts, or seconds out of range.
 pub fn calibrate(measurements: &[Measurement], capacity: u32) -> Result<Calibrated, SimulateError> {
     let experts = measurements.iter().filter(|one| one.expert_rows.is_some()).count();
     let parameters = 3 + usize::from(experts > 0);
@@ -64,10 +70,17 @@ pub fn calibrate(measurements: &[Measurement], capacity: u32) -> Result<Calibrat
     if capacity == 0 {
         return refuse("a capacity of 0".to_owned());
     }
+    if let Some(one) = measurements.iter().find(|one| !SECONDS.contains(&one.seconds)) {
+        return refuse(format!("{} seconds: expected 10^-9 to 10^9", one.seconds));
+    }
     let columns = columns(measurements, capacity);
     let seconds = DVector::from_iterator(measurements.len(), measurements.iter().map(|one| one.seconds));
-    let Some(weights) = least_squares(&columns, &seconds) else {
-        return refuse("the measurements do not tell one weight from another".to_owned());
+    let weights = if told_apart(&columns) { least_squares(&columns, &seconds) } else { None };
+    let Some(weights) = weights else {
+        return refuse(
+            "the measurements do not tell one from another: tokens, their squares and expert rows must vary apart"
+                .to_owned(),
+        );
     };
     let told = &columns * &weights;
     let residuals = &seconds - &told;
@@ -100,6 +113,14 @@ fn columns(measurements: &[Measurement], capacity: u32) -> DMatrix<f64> {
             _ => one.expert_rows.unwrap_or(0) as f64,
         }
     })
+}
+
+/// Whether no column is a combination of the others, up to a millionth part of its square.
+fn told_apart(columns: &DMatrix<f64>) -> bool {
+    let scaled = columns.map_with_location(|_, column, value| value / columns.column(column).norm());
+    // A pivot is what of a column's squared length the columns before it leave.
+    let lower = (scaled.transpose() * &scaled).cholesky().map(|factor| factor.l());
+    lower.is_some_and(|lower| lower.diagonal().iter().all(|pivot| pivot.powi(2) > 1e-6))
 }
 
 /// Non-negative weights of least squared residual; `None` if no subset of columns determines any.
@@ -211,6 +232,16 @@ mod tests {
         let refused = |times: &[Measurement]| calibrate(times, 100).expect_err("refused").to_string();
         assert_eq!(refused(std::slice::from_ref(&one)), "cannot fit 4 weights: 1 measurements");
         let without = Measurement { expert_rows: None, ..one.clone() };
-        assert!(refused(&[one, without]).contains("1 of 2 measurements have expert rows"));
+        assert!(refused(&[one.clone(), without]).contains("1 of 2 measurements have expert rows"));
+        // All alike; or tokens and overhead alike, for every cell is full.
+        assert!(refused(&vec![one; 9]).contains("do not tell one from another"));
+        let full = |short: u32| Measurement {
+            lengths: vec![short, 100 - short],
+            expert_rows: Some(u64::from(short * short % 7)),
+            seconds: 1.0,
+        };
+        assert!(refused(&(1..20).map(full).collect::<Vec<_>>()).contains("do not tell one from another"));
+        let huge = |length: u32| Measurement { lengths: vec![length], expert_rows: None, seconds: 1e308 };
+        assert!(refused(&(1..9).map(huge).collect::<Vec<_>>()).contains("seconds: expected 10^-9 to 10^9"));
     }
 }

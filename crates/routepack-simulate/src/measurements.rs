@@ -6,6 +6,7 @@
 
 use std::io::Read;
 
+use crate::calibrate::SECONDS;
 use csv::StringRecord;
 
 use crate::{Measurement, SimulateError};
@@ -15,8 +16,11 @@ use crate::{Measurement, SimulateError};
 /// # Errors
 /// No such columns, or a value that is no positive number; the error names file, line, column and value.
 pub fn read_measurements(source: impl Read, name: &str) -> Result<Vec<Measurement>, SimulateError> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(source);
     let refuse = |message: String| SimulateError::Form { name: name.to_owned(), message };
+    let text = std::io::read_to_string(source).map_err(|error| refuse(error.to_string()))?;
+    // The reader counts lines too few where they end in two bytes.
+    let text = text.replace("\r\n", "\n");
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let headers = reader.headers().map_err(|error| refuse(error.to_string()))?.clone();
     let column = |title: &str| headers.iter().position(|header| header == title);
     let needed = |title: &str| {
@@ -40,8 +44,8 @@ pub fn read_measurements(source: impl Read, name: &str) -> Result<Vec<Measuremen
         let cell = cell.filter(|cell| !cell.is_empty()).ok_or_else(|| {
             wrong("lengths", field(lengths), "tokens of every sample, whole numbers from 1 on, by spaces")
         })?;
-        let time = field(seconds).parse().ok().filter(|&time: &f64| time.is_finite() && time > 0.0);
-        let time = time.ok_or_else(|| wrong("seconds", field(seconds), "a number above 0"))?;
+        let time = field(seconds).parse().ok().filter(|time| SECONDS.contains(time));
+        let time = time.ok_or_else(|| wrong("seconds", field(seconds), "a number from 10^-9 to 10^9"))?;
         let rows = |text: &str| {
             let rows = text.split_whitespace().map(|word| word.parse::<u32>().ok().map(u64::from));
             rows.sum::<Option<u64>>()
@@ -72,6 +76,7 @@ mod tests {
         assert_eq!(refused("a,b\n1,2\n"), "m.csv: no column `lengths`: found a, b");
         assert!(refused("lengths,seconds\n1,2\n4 x,2\n").starts_with("m.csv: line 3, lengths = \"4 x\""));
         assert!(refused("lengths,seconds\n1,nan\n").contains("line 2, seconds = \"nan\""));
+        assert!(refused("lengths,seconds\r\n1,2\r\n1,1e308\r\n").contains("line 3, seconds = \"1e308\""));
         assert!(refused("lengths,seconds\n0,1\n").contains("lengths = \"0\""));
         assert!(refused("lengths,seconds,expert_rows\n3,1,-2\n").contains("expert_rows = \"-2\""));
         assert!(refused("lengths,seconds\n3\n").contains("m.csv"));

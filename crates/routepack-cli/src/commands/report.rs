@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use routepack::{Arm, Beside, Plan, Report, formats, html_report};
+use routepack::{Arm, Beside, Plan, Report, RowsPoint, TracePoint, formats, html_report};
 
 use super::rows_table::rows_table;
 use super::{is_stdout, read_window, refused};
@@ -57,9 +57,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let batch = read_window(&arguments.window)?;
     let draws = arguments.html.is_some() || arguments.svg.is_some();
     let beside = Beside {
-        trace: read_table(arguments.trace.as_deref())?,
-        moves: read_table(arguments.curve.as_deref())?,
-        rows: read_table(arguments.rows_curve.as_deref())?,
+        trace: read_table(arguments.trace.as_deref(), TracePoint::check)?,
+        moves: read_table(arguments.curve.as_deref(), |_| Ok(()))?,
+        rows: read_table(arguments.rows_curve.as_deref(), RowsPoint::check)?,
     };
     let made = if draws {
         html_report(&plan, &batch, &beside).map(|drawn| (drawn.report, Some((drawn.html, drawn.svgs))))
@@ -79,8 +79,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json { print_json(&report) } else { print(&in_words(&report, &plan)) }
 }
 
-fn read_table<T: serde::de::DeserializeOwned>(path: Option<&std::path::Path>) -> Result<Vec<T>, Failure> {
-    path.map_or_else(|| Ok(Vec::new()), read_csv)
+fn read_table<T: serde::de::DeserializeOwned>(
+    path: Option<&std::path::Path>,
+    check: fn(&T) -> Result<(), String>,
+) -> Result<Vec<T>, Failure> {
+    path.map_or_else(|| Ok(Vec::new()), |path| read_csv(path, check))
 }
 
 /// Writes the page and the pictures that were asked for.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::titles;
+use super::{MOST, titles, within};
 use crate::lines::{Lines, lines};
 use crate::{NumberTable, Picture};
 
@@ -29,6 +29,24 @@ pub struct TracePoint {
     pub spread: f64,
     /// Families that are left.
     pub families: u32,
+}
+
+impl TracePoint {
+    /// Refuses what no search gives and no picture can show; the temperature may be infinite.
+    ///
+    /// # Errors
+    /// The column, its value and its limit.
+    pub fn check(&self) -> Result<(), String> {
+        for (column, value) in [
+            ("energy_0", self.best),
+            ("energy_50", self.median),
+            ("energy_100", self.worst),
+            ("energy_sd", self.spread),
+        ] {
+            within(column, value, -MOST..=MOST)?;
+        }
+        within("temperature", self.temperature, 0.0..=f64::INFINITY)
+    }
 }
 
 /// Energies, their spread, the temperature, and the families, in the order of the file.

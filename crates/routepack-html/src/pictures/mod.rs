@@ -9,6 +9,8 @@ mod rows_curve;
 mod shards;
 mod trade_off;
 
+use std::ops::RangeInclusive;
+
 use routepack_problem::{Evaluation, Instance, Layout, Placement, evaluate};
 use routepack_verify::Figures;
 
@@ -68,6 +70,17 @@ impl<'a> Drawn<'a> {
     fn cost(&self, scaled: u64) -> String {
         format!("{:.4}", scaled as f64 / self.unit)
     }
+}
+
+/// The largest value of a table that is drawn.
+const MOST: f64 = 1e30;
+
+/// Refuses a value out of its range, by the name of its column.
+fn within(column: &str, value: f64, range: RangeInclusive<f64>) -> Result<(), String> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{column} = {value}: expected {:e} to {:e}", range.start(), range.end()))
 }
 
 /// Titles of a table.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::titles;
+use super::{MOST, titles, within};
 use crate::lines::{Lines, lines};
 use crate::{NumberTable, Picture};
 
@@ -20,6 +20,24 @@ pub struct RowsPoint {
     pub bubble: f64,
     /// Cost of the slowest shard, unit of the paper.
     pub joint_score: f64,
+}
+
+impl RowsPoint {
+    /// Refuses what no simulation gives and no picture can show.
+    ///
+    /// # Errors
+    /// The column, its value and its limit.
+    pub fn check(&self) -> Result<(), String> {
+        for (column, value) in [
+            ("seconds", self.seconds),
+            ("tokens_per_second", self.tokens_per_second),
+            ("bubble", self.bubble),
+            ("joint_score", self.joint_score),
+        ] {
+            within(column, value, 0.0..=MOST)?;
+        }
+        within("rows", self.rows as f64, 1.0..=MOST)
+    }
 }
 
 /// Step time and, of it, the bubble, by rows; `title` says whose.
