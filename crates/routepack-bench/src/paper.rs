@@ -100,6 +100,22 @@ pub struct PaperRecord {
 
 impl TableLine for PaperRecord {
     const HEADER: &'static str = "preset,seed,arm,machine,rows,attention_cost,peak_sum,worst_peak,joint_score,tokens,seconds,attention,dense,expert,all_to_all,bubble,gradients,optimizer,planning,version\n";
+
+    fn check(&self) -> Result<(), String> {
+        let figures = [
+            ("joint_score", self.joint_score),
+            ("attention_cost", self.attention_cost),
+            ("planning", self.planning),
+        ];
+        let wrong = figures.into_iter().chain(self.terms()).find(|(_, value)| !(0.0..=1e12).contains(value));
+        match wrong {
+            Some((name, value)) => Err(format!("{name} = {value}: expected 0 to 10^12")),
+            None if !(1e-9..=1e12).contains(&self.seconds) => {
+                Err(format!("seconds = {}: expected 10^-9 to 10^12", self.seconds))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl PaperRecord {

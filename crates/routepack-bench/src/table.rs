@@ -15,6 +15,14 @@ use crate::record::Record;
 pub trait TableLine: Serialize + DeserializeOwned {
     /// The first line of a table: the names of the fields in their order, and a newline.
     const HEADER: &'static str;
+
+    /// Refuses a line that no run writes.
+    ///
+    /// # Errors
+    /// The field, its value and its limit.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl TableLine for Record {
@@ -54,6 +62,12 @@ impl<R: TableLine> Table<R> {
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let records: Result<Vec<R>, _> = csv::Reader::from_reader(&text[..whole]).deserialize().collect();
         let records = records.map_err(refused)?;
+        for (index, record) in records.iter().enumerate() {
+            record.check().map_err(|why| {
+                let message = format!("record {}: {why}", index + 1);
+                refused(std::io::Error::new(std::io::ErrorKind::InvalidData, message).into())
+            })?;
+        }
         file.set_len(whole as u64).map_err(failed)?;
         Ok(Self { path: path.into(), file, records })
     }

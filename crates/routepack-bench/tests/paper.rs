@@ -65,6 +65,21 @@ fn gains_are_those_of_whole_windows_on_this_machine() {
     assert_eq!(arms[2].saved[..3], [("attention", 12.5), ("dense", 0.0), ("experts", 37.5)]);
 }
 
+/// Means over such a line were no numbers, without a word.
+#[test]
+fn lines_that_no_run_writes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("paper.csv");
+    for (seconds, bubble) in [(f64::NAN, 0.0), (0.0, 0.0), (1.0, -1.0)] {
+        let mut table = Table::open(&path).unwrap();
+        table.add(line(1, "baseline", "H20", 1.0)).unwrap();
+        table.add(PaperRecord { seconds, bubble, ..line(1, "reorder", "H20", 1.0) }).unwrap();
+        let refused = Table::<PaperRecord>::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("record 2: ") && refused.contains("paper.csv"), "{refused}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
 #[test]
 fn what_is_there_is_not_run_again_and_stopping_adds_nothing() {
     let folder = tempfile::tempdir().unwrap();

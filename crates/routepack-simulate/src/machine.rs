@@ -45,13 +45,15 @@ impl Machine {
     /// The step time of a layout; moves of experts are not charged.
     ///
     /// # Errors
-    /// As [`simulate`].
+    /// As [`Machine::check`] and [`simulate`].
     pub fn step_time(
         &self,
         instance: &Instance,
         placement: &Placement,
         layout: &Layout,
     ) -> Result<StepTime, SimulateError> {
+        // It may come from a file that was not made by this program.
+        self.check(instance, layout.num_rows())?;
         simulate(instance, placement, layout, None, &self.model, &self.cluster, &self.options)
     }
 }

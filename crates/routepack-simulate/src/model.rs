@@ -95,7 +95,7 @@ impl Model {
     /// Refuses shapes that describe no model.
     ///
     /// # Errors
-    /// A size of 0, `top_k` above the experts, or a pattern that names no attention kind.
+    /// A size of 0 or beyond its limit, `top_k` above the experts, or a pattern that names no attention kind.
     pub fn check(&self) -> Result<(), SimulateError> {
         let refuse = |field: &'static str, value: String, limit: &str| {
             Err(SimulateError::Model { model: self.name.clone(), field, value, limit: limit.to_owned() })
@@ -107,6 +107,8 @@ impl Model {
             ("experts", self.experts),
             ("top_k", self.top_k),
             ("expert_width", self.expert_width),
+            ("dense_width", self.dense_width.max(1)),
+            ("shared_width", self.shared_width.max(1)),
         ];
         for (field, value) in sizes {
             if value == 0 || value > 1 << 24 {
@@ -116,15 +118,19 @@ impl Model {
         if self.top_k > self.experts {
             return refuse("top_k", self.top_k.to_string(), &format!("at most the {} experts", self.experts));
         }
-        if self.num_layers() > 4096 {
+        if u64::from(self.dense_layers) + u64::from(self.moe_layers) > 4096 {
             return refuse("dense_layers", self.dense_layers.to_string(), "at most 4096 layers in all");
         }
         if self.dense_layers > 0 && self.dense_width == 0 {
             return refuse("dense_width", "0".to_owned(), "at least 1 where there are dense layers");
         }
         for kind in &self.attention {
-            if kind.heads == 0 || kind.qk_dim == 0 || kind.kv_heads == Some(0) || kind.v_dim == Some(0) {
-                return refuse("attention", kind.name.clone(), "heads and widths of at least 1");
+            let sizes = [Some(kind.heads), Some(kind.qk_dim), kind.kv_heads, kind.v_dim];
+            if sizes.into_iter().flatten().any(|size| size == 0 || size > 1 << 16) {
+                return refuse("attention", kind.name.clone(), "heads and widths of 1 to 2^16");
+            }
+            if kind.parameters.is_some_and(|parameters| parameters > 1 << 48) {
+                return refuse("attention", kind.name.clone(), "at most 2^48 parameters");
             }
         }
         if self.pattern.is_empty() {
@@ -132,6 +138,9 @@ impl Model {
         }
         match self.pattern.iter().find(|name| self.attention.iter().all(|kind| kind.name != **name)) {
             Some(unknown) => refuse("pattern", unknown.clone(), "names of `attention`"),
+            None if self.parameters() > 1 << 60 => {
+                refuse("parameters", self.parameters().to_string(), "at most 2^60 in all")
+            }
             None => Ok(()),
         }
     }
@@ -177,9 +186,33 @@ impl Model {
     }
 
     /// All parameters: what a preset's published total is held against.
-    pub fn parameters(&self) -> u64 {
-        let common: u64 = (0..self.num_layers()).map(|layer| self.common_parameters(layer)).sum();
-        let experts = u64::from(self.moe_layers) * u64::from(self.experts) * self.expert_parameters();
-        common + experts + 2 * self.embedding_parameters()
+    pub fn parameters(&self) -> u128 {
+        let common: u128 =
+            (0..self.num_layers()).map(|layer| u128::from(self.common_parameters(layer))).sum();
+        let experts =
+            u128::from(self.moe_layers) * u128::from(self.experts) * u128::from(self.expert_parameters());
+        common + experts + 2 * u128::from(self.embedding_parameters())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::presets::model;
+
+    /// Sums over so large a model went past 64 bits: a panic, not an answer.
+    #[test]
+    fn models_too_large_to_count_are_refused() {
+        let known = model("deepseek-v3").expect("a preset");
+        let mut large = known.clone();
+        (large.hidden, large.experts, large.expert_width) = (1 << 24, 1 << 24, 1 << 24);
+        let error = large.check().expect_err("too large").to_string();
+        assert!(error.contains("at most 2^60 in all"), "{error}");
+        let mut wide = known.clone();
+        (wide.attention[0].heads, wide.attention[0].qk_dim) = (u32::MAX, u32::MAX);
+        let error = wide.check().expect_err("too wide").to_string();
+        assert!(error.contains("heads and widths of 1 to 2^16"), "{error}");
+        let mut shared = known;
+        shared.shared_width = u32::MAX;
+        assert!(shared.check().expect_err("too wide").to_string().contains("shared_width"));
     }
 }

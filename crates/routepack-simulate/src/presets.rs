@@ -55,7 +55,9 @@ pub fn cluster(name: &str) -> Result<Cluster, SimulateError> {
 /// The text is no TOML, has unknown keys, or describes no model.
 pub fn parse_model(text: &str, name: &str) -> Result<Model, SimulateError> {
     let model: Model = parse(text, name)?;
-    model.check()?;
+    model
+        .check()
+        .map_err(|error| SimulateError::Form { name: name.to_owned(), message: error.to_string() })?;
     Ok(model)
 }
 
@@ -65,7 +67,9 @@ pub fn parse_model(text: &str, name: &str) -> Result<Model, SimulateError> {
 /// The text is no TOML, has unknown keys, or describes no cluster.
 pub fn parse_cluster(text: &str, name: &str) -> Result<Cluster, SimulateError> {
     let cluster: Cluster = parse(text, name)?;
-    cluster.check()?;
+    cluster
+        .check()
+        .map_err(|error| SimulateError::Form { name: name.to_owned(), message: error.to_string() })?;
     Ok(cluster)
 }
 
@@ -126,5 +130,11 @@ mod tests {
         assert!(error.contains("qwen3-30b-a3b"), "{error}");
         let error = parse_cluster("name = 'x'\nspeed = 3", "my.toml").expect_err("unknown key").to_string();
         assert!(error.starts_with("my.toml: line 2: unknown field `speed`"), "{error}");
+        // So slow a cluster printed times of three hundred digits.
+        let slow = CLUSTERS[0].1.replace("peak_tflops = 148.0", "peak_tflops = 1e-300");
+        assert_ne!(slow, CLUSTERS[0].1);
+        let error = parse_cluster(&slow, "my.toml").expect_err("too slow").to_string();
+        assert!(error.contains("peak_tflops = 1e-300: expected 10^-6 to 1000000"), "{error}");
+        assert!(error.starts_with("my.toml: cluster H20"), "{error}");
     }
 }

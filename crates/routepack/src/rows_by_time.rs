@@ -148,7 +148,7 @@ mod tests {
         let plan = planned(&batch, &job);
         let used = plan.steps[0].rows;
         let other = plan.steps[0].rows_tried.iter().position(|tried| tried.rows != used).expect("two others");
-        let changes: [(&str, Change); 8] = [
+        let changes: [(&str, Change); 10] = [
             ("rows_tried", |plan, other| plan.steps[0].rows_tried[other].seconds += 1e-9),
             ("step 0: ", |plan, other| plan.steps[0].rows_tried[other].rows += 7),
             ("rows_tried", |plan, other| {
@@ -159,6 +159,11 @@ mod tests {
             ("step 0: ", |plan, other| plan.steps[0].rows_tried[other].cell_of.truncate(3)),
             ("step 0: ", |plan, other| plan.steps[0].rows_tried[other].cell_of.clear()),
             ("machine", |plan, _| plan.machine = None),
+            // Divided by 0, and sought a kind that is not there.
+            ("tile_rows = 0", |plan, _| plan.machine.as_mut().expect("there").cluster.tile_rows = 0),
+            ("pattern", |plan, _| {
+                plan.machine.as_mut().expect("there").model.pattern = vec!["no".to_owned()];
+            }),
             ("rows_tried", |plan, _| {
                 plan.machine.as_mut().expect("there").cluster.peak_tflops *= 2.0;
             }),

@@ -62,6 +62,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (model, cluster) = (read_model(&arguments.model)?, arguments.cluster.read()?);
     let options = arguments.cluster.options(arguments.planning_seconds);
+    options.check().map_err(|error| Failure::Input(error.to_string()))?;
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let resident = match &plan.placement {
