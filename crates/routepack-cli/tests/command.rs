@@ -336,7 +336,9 @@ fn placing_from_where_the_weights_are() {
         let greedy = of("greedy").unwrap_or(u64::MAX);
         assert!(of("routepack").is_some_and(|ours| ours <= greedy && moved <= ours), "layer {layer}");
     }
-    assert!(fs::read_to_string(shell.path("curve.svg")).expect("a plot").contains("greedy best swaps"));
+    assert!(
+        fs::read_to_string(shell.path("curve.svg")).expect("a plot").contains("What moves of experts buy")
+    );
     shell.refuses(
         "place w.npz --ep 2 --resident from.json",
         3,

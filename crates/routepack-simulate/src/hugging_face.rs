@@ -8,73 +8,48 @@ use serde_json::Value;
 use crate::model::Attention;
 use crate::{Model, SimulateError};
 
-/// Keys under which a family keeps its sizes.
+/// Keys under which a family keeps its sizes; the experts of a token are `num_experts_per_tok` in all.
 struct Family {
     types: &'static [&'static str],
     experts: &'static str,
-    top_k: &'static str,
     expert_width: &'static str,
-    /// Number of shared experts, each of an expert's width; or the width itself.
     shared: Shared,
     /// Leading layers without experts.
     dense_layers: Option<&'static str>,
 }
 
+/// Number of shared experts, each of an expert's width; or the width itself.
 enum Shared {
     None,
     Experts(&'static str),
     Width(&'static str),
 }
 
-const FAMILIES: [Family; 6] = [
-    Family {
-        types: &["qwen3_moe"],
-        experts: "num_experts",
-        top_k: "num_experts_per_tok",
-        expert_width: "moe_intermediate_size",
-        shared: Shared::None,
-        dense_layers: None,
-    },
-    Family {
-        types: &["qwen2_moe"],
-        experts: "num_experts",
-        top_k: "num_experts_per_tok",
-        expert_width: "moe_intermediate_size",
-        shared: Shared::Width("shared_expert_intermediate_size"),
-        dense_layers: None,
-    },
-    Family {
-        types: &["mixtral"],
-        experts: "num_local_experts",
-        top_k: "num_experts_per_tok",
-        expert_width: "intermediate_size",
-        shared: Shared::None,
-        dense_layers: None,
-    },
-    Family {
-        types: &["deepseek_v2", "deepseek_v3", "kimi_k2"],
-        experts: "n_routed_experts",
-        top_k: "num_experts_per_tok",
-        expert_width: "moe_intermediate_size",
-        shared: Shared::Experts("n_shared_experts"),
-        dense_layers: Some("first_k_dense_replace"),
-    },
-    Family {
-        types: &["glm4_moe"],
-        experts: "n_routed_experts",
-        top_k: "num_experts_per_tok",
-        expert_width: "moe_intermediate_size",
-        shared: Shared::Experts("n_shared_experts"),
-        dense_layers: Some("first_k_dense_replace"),
-    },
-    Family {
-        types: &["olmoe"],
-        experts: "num_experts",
-        top_k: "num_experts_per_tok",
-        expert_width: "intermediate_size",
-        shared: Shared::None,
-        dense_layers: None,
-    },
+const fn family(
+    types: &'static [&'static str],
+    (experts, expert_width): (&'static str, &'static str),
+    shared: Shared,
+    dense_layers: Option<&'static str>,
+) -> Family {
+    Family { types, experts, expert_width, shared, dense_layers }
+}
+
+const FAMILIES: [Family; 5] = [
+    family(&["qwen3_moe"], ("num_experts", "moe_intermediate_size"), Shared::None, None),
+    family(
+        &["qwen2_moe"],
+        ("num_experts", "moe_intermediate_size"),
+        Shared::Width("shared_expert_intermediate_size"),
+        None,
+    ),
+    family(&["mixtral"], ("num_local_experts", "intermediate_size"), Shared::None, None),
+    family(
+        &["deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe"],
+        ("n_routed_experts", "moe_intermediate_size"),
+        Shared::Experts("n_shared_experts"),
+        Some("first_k_dense_replace"),
+    ),
+    family(&["olmoe"], ("num_experts", "intermediate_size"), Shared::None, None),
 ];
 
 /// Reads a model from the text of its config.json; `name` stands for the file in messages and names the model.
@@ -109,7 +84,7 @@ pub fn model_from_config(text: &str, name: &str) -> Result<Model, SimulateError>
         dense_width: if dense_layers > 0 { size("intermediate_size")? } else { 0 },
         moe_layers,
         experts: size(family.experts)?,
-        top_k: size(family.top_k)?,
+        top_k: size("num_experts_per_tok")?,
         expert_width,
         shared_width: match family.shared {
             Shared::None => 0,
@@ -220,6 +195,27 @@ mod tests {
             let of = |model: &Model| (model.moe_layers, model.experts, model.top_k, model.dense_layers);
             assert_eq!(of(&read), of(&known));
         }
+    }
+
+    /// One family a line: another's keys are not taken.
+    #[test]
+    fn families_keep_their_sizes_under_their_own_keys() {
+        let shape = |text: &str| {
+            let model = model_from_config(text, "c").expect("valid");
+            (model.experts, model.top_k, model.expert_width, model.shared_width, model.dense_layers)
+        };
+        let mixtral =
+            QWEN.replace("qwen3_moe", "mixtral").replace("\"num_experts\"", "\"num_local_experts\"");
+        assert_eq!(shape(&mixtral), (128, 8, 6144, 0, 0));
+        assert_eq!(shape(&QWEN.replace("qwen3_moe", "olmoe")), (128, 8, 6144, 0, 0));
+        let qwen2 = QWEN.replace("\"qwen3_moe\",", "\"qwen2_moe\", \"shared_expert_intermediate_size\": 99,");
+        assert_eq!(shape(&qwen2), (128, 8, 768, 99, 0));
+        let glm =
+            DEEPSEEK.replace("deepseek_v3", "glm4_moe").replace("shared_experts\": 1", "shared_experts\": 2");
+        assert_eq!(shape(&glm), (256, 8, 2048, 4096, 3));
+        let wrong =
+            model_from_config(&QWEN.replace("qwen3_moe", "mixtral"), "c").expect_err("no local experts");
+        assert!(wrong.to_string().contains("num_local_experts is missing"), "{wrong}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use passes::{TRAIN, plan_passes, sign};
 pub use plan::plan;
 pub use refine::{Aim, RefineOptions};
 pub use report::{ARM_FIGURES, Arm, ArmFigure, Report, report};
-pub use routepack_html::{MovePoint, RowsPoint, TracePoint};
+pub use routepack_html::{MovePoint, RowsPoint, TracePoint, trade_off_curve};
 pub use rows_curve::rows_curve;
 pub use sequence::{Sequence, SequenceArm, Sequenced};
 pub use simulated::{Simulated, SimulatedArm, SimulatedError, simulate_plan};

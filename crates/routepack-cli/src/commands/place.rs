@@ -1,18 +1,17 @@
 //! `routepack place`: experts onto EP ranks.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use routepack::formats;
 use routepack::place::{
     MoveGoal, PlaceError, PlaceOptions, PlacedLayer, TradeOff, place, place_incrementally, trade_off,
 };
-use routepack::{Batch, ExpertCounts, Placement, PlanError};
+use routepack::{Batch, ExpertCounts, MovePoint, Placement, PlanError, trade_off_curve};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::resident::read_resident;
 use super::{in_pool, is_stdout, read_window};
-use crate::chart::{Line, draw};
 use crate::exit::Failure;
 use crate::interrupt::Deadline;
 use crate::output::{print, print_json};
@@ -159,10 +158,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         finished: found.finished,
     };
     if let Some(path) = &arguments.curve {
-        write_csv(path, &["layer", "method", "moved", "peak", "bound"], &curve_lines(&found.curves))?;
+        let lines: Vec<Vec<String>> = move_points(&found.curves).iter().map(curve_line).collect();
+        write_csv(path, &["layer", "method", "moved", "peak", "bound"], &lines)?;
     }
     if let Some(path) = &arguments.plot {
-        draw_curves(path, &found.curves)?;
+        let drawn = trade_off_curve(&move_points(&found.curves)).svg();
+        formats::write_atomically(path, drawn.as_bytes())?;
     }
     if let Some(output) = &arguments.output {
         let text = serde_json::to_string(&answer).expect("plain data") + "\n";
@@ -231,40 +232,29 @@ fn parts_per_million(text: &str) -> Result<u32, String> {
     }
 }
 
-fn curve_lines(curves: &[TradeOff]) -> Vec<Vec<String>> {
-    let mut lines = Vec::new();
-    for (layer, curve) in curves.iter().enumerate() {
-        for (method, points) in [("routepack", &curve.points), ("greedy", &curve.greedy)] {
-            lines.extend(points.iter().map(|(moved, peak)| {
-                let numbers = [moved.to_string(), peak.to_string(), curve.bound.to_string()];
-                [layer.to_string(), method.to_owned()].into_iter().chain(numbers).collect()
-            }));
-        }
-    }
-    lines
+/// What every method reaches with its moves, layer by layer.
+fn move_points(curves: &[TradeOff]) -> Vec<MovePoint> {
+    let of_curve = |(layer, curve): (usize, &TradeOff)| {
+        let methods = [("routepack", &curve.points), ("greedy", &curve.greedy)].into_iter();
+        let bound = curve.bound;
+        let of_method = move |(method, points): (&str, &Vec<(u32, u64)>)| {
+            let point = |&(moved, peak)| MovePoint {
+                layer: layer as u32,
+                method: method.to_owned(),
+                moved,
+                peak,
+                bound,
+            };
+            points.iter().map(point).collect::<Vec<_>>()
+        };
+        methods.flat_map(of_method).collect::<Vec<_>>()
+    };
+    curves.iter().enumerate().flat_map(of_curve).collect()
 }
 
-/// Experts moved in all to bring every layer within so many percent of its bound, as far as that goes.
-fn draw_curves(path: &Path, curves: &[TradeOff]) -> Result<(), Failure> {
-    type Points = fn(&TradeOff) -> &[(u32, u64)];
-    let methods: [(&str, Points); 2] =
-        [("routepack", |curve| &curve.points), ("greedy best swaps", |curve| &curve.greedy)];
-    let moved = |points: Points, percent: f64| -> Option<f64> {
-        let of = |curve: &TradeOff| {
-            let limit = curve.bound as f64 * (1.0 + percent / 100.0);
-            points(curve).iter().find(|(_, peak)| *peak as f64 <= limit).map(|point| f64::from(point.0))
-        };
-        curves.iter().map(of).sum()
-    };
-    let line = |(name, points): &(&str, Points)| Line {
-        name: (*name).to_owned(),
-        points: (0..=100)
-            .map(|at| f64::from(at) / 5.0)
-            .filter_map(|percent| Some((percent, moved(*points, percent)?)))
-            .collect(),
-    };
-    let lines: Vec<Line> = methods.iter().map(line).collect();
-    draw(path, "largest peak above the bound, %", &[("experts moved, all layers", &lines)])
+fn curve_line(point: &MovePoint) -> Vec<String> {
+    let MovePoint { layer, method, moved, peak, bound } = point;
+    vec![layer.to_string(), method.clone(), moved.to_string(), peak.to_string(), bound.to_string()]
 }
 
 /// The least number of experts a token with which the first layer's counts are whole tokens, at most a sample's: if the
