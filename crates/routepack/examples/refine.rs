@@ -1,46 +1,96 @@
-//! Scores and gaps of plans with the placement aimed at the window's sum and at the charged peaks, medians over seeds.
+//! Plans with the placement aimed at the window's sum and at the charged peaks: gaps, what is left of each term, and what
+//! they gain over the arm `reorder`; medians over generated windows, seeds 1, 2, ….
 //!
-//! `cargo run --release -p routepack --example refine -- [SEEDS [WINDOW [PLACEMENT]]]`.
+//! `cargo run --release -p routepack --example refine -- [SEEDS [WINDOW [PLACEMENT [SECONDS]]]]`: WINDOW and PLACEMENT
+//! a name or `all`; SECONDS is a deadline for each plan. Time is that of the processor, all threads together, where the
+//! system tells it (Linux). *left* is the distance of a term from its bound for any placement, in percent of the joint
+//! score's sum; differences are in percent of `reorder`: peak sum, worst peak, attention, joint score.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use routepack::generate::{Preset, window};
-use routepack::{Aim, Control, Job, plan};
+use routepack::{Aim, Arm, Control, Job, plan, report};
+
+/// Columns of a plan.
+const COLUMNS: [&str; 9] =
+    ["gap", "own gap", "left: attention", "experts", "CPU s", "peak sum", "worst peak", "attention", "joint"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let seeds: u64 = arguments.first().map_or(Ok(3), |text| text.parse())?;
-    let is_asked = |at: usize, name: &str| arguments.get(at).is_none_or(|asked| asked == name);
-    println!("window        placement   gap to any placement, median   seconds");
+    let deadline: Option<f64> = arguments.get(3).map(|text| text.parse()).transpose()?;
+    let is_asked =
+        |at: usize, name: &str| arguments.get(at).is_none_or(|asked| asked == name || asked == "all");
+    println!("| window | placement | {} |", COLUMNS.join(" | "));
+    println!("|{}", "---|".repeat(2 + COLUMNS.len()));
     for (name, preset) in [
         ("tiny", Preset::Tiny),
         ("flash", Preset::Flash),
         ("mixed", Preset::Mixed),
         ("long-context", Preset::LongContext),
     ] {
-        if !is_asked(1, name) {
-            continue;
-        }
-        let generated = window(&preset.recipe(), 1)?;
-        let (batch, mut job) = (Arc::new(generated.batch), Job::new(generated.setting));
         for (aim, about) in [(Aim::Aggregate, "aggregate"), (Aim::RowPeaks, "row-peaks")] {
-            if !is_asked(2, about) {
+            if !is_asked(1, name) || !is_asked(2, about) {
                 continue;
             }
-            job.refine.placement = aim;
-            let mut gaps = Vec::new();
-            let clock = Instant::now();
-            for seed in 0..seeds {
-                job.seed = seed;
-                gaps.push(plan(&batch, &job, &mut Control::new())?.steps[0].gap_to_free);
+            let mut columns = COLUMNS.map(|_| Vec::new());
+            for seed in 1..=seeds {
+                let generated = window(&preset.recipe(), seed)?;
+                let (batch, mut job) = (Arc::new(generated.batch), Job::new(generated.setting));
+                (job.seed, job.refine.placement) = (seed, aim);
+                let mut control = Control::new();
+                if let Some(seconds) = deadline {
+                    control = control.within(Duration::from_secs_f64(seconds));
+                }
+                let clock = Instant::now();
+                let before = cpu_seconds(clock);
+                let plan = plan(&batch, &job, &mut control)?;
+                let seconds = cpu_seconds(clock) - before;
+                let (step, report) = (&plan.steps[0], report(&plan, &batch)?);
+                let arm = |name: &str| report.arms.iter().find(|arm| arm.name == name).ok_or("no such arm");
+                let (ours, reorder) = (arm("routepack")?, arm("reorder")?);
+                let sum = (ours.figures.attention + ours.figures.expert) as f64;
+                let free = &step.bounds.placement_free;
+                let left = |cost: u64, bound: u64| 100.0 * (cost - bound) as f64 / sum;
+                let against = |of: fn(&Arm) -> f64| 100.0 * (of(ours) / of(reorder) - 1.0);
+                let values = [
+                    100.0 * step.gap_to_free,
+                    100.0 * step.gap_to_placement,
+                    left(ours.figures.attention, free.attention),
+                    left(ours.figures.expert, free.expert),
+                    seconds,
+                    against(|arm| arm.figures.peak_sum as f64),
+                    against(|arm| arm.figures.worst_peak as f64),
+                    against(|arm| arm.figures.attention_cost),
+                    against(|arm| arm.figures.joint_score),
+                ];
+                columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
             }
-            let seconds = clock.elapsed().as_secs_f64() / seeds as f64;
-            gaps.sort_by(f64::total_cmp);
-            println!("{name:12}  {about:10}  {:.4} %  {seconds:.2}", 100.0 * gaps[gaps.len() / 2]);
+            let medians: Vec<String> = columns
+                .iter_mut()
+                .enumerate()
+                .map(|(index, column)| {
+                    column.sort_by(f64::total_cmp);
+                    let places = [3, 3, 3, 3, 2, 2, 2, 2, 2][index];
+                    format!("{:.places$}", column[column.len() / 2])
+                })
+                .collect();
+            println!("| {name} | {about} | {} |", medians.join(" | "));
         }
     }
     Ok(())
+}
+
+/// Processor time so far, all threads; or time on the clock.
+fn cpu_seconds(clock: Instant) -> f64 {
+    let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
+        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+        // User and system time in hundredths of a second.
+        let [user, system] = [fields.get(11)?, fields.get(12)?].map(|field| field.parse::<u64>());
+        Some((user.ok()? + system.ok()?) as f64 / 100.0)
+    });
+    ticks.unwrap_or_else(|| clock.elapsed().as_secs_f64())
 }

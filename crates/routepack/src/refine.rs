@@ -2,9 +2,9 @@
 //!
 //! Problem: a layout is charged Σ_{r,g} max_p W, which its placement fixed beforehand only bounds. Find a placement and
 //! layouts of all steps whose scores are least together.
-//! Method: *starts* and *turns*. A start is the first draft, or a layout searched from there with what peaks exceed even
-//! loads by charged at a part of its weight (`routepack_arrange::arrange_to_place`): what a placement can level afterwards
-//! need not cost attention now. Every start is placed for on its row peaks (`routepack_place::place_on_row_peaks`) and
+//! Method: *starts* and *turns*. A start is a layout searched from the packing with what peaks exceed even loads by charged
+//! at a part of its weight (`routepack_arrange::arrange_to_place`): what a placement can level afterwards need not cost
+//! attention now. At all of its weight, it is the first draft. Every start is placed for on its row peaks (`routepack_place::place_on_row_peaks`) and
 //! arranged again from there, cold; the best goes on, placed for and arranged in turns until neither helps or the budget
 //! ends. The outcome is the best met by the sum over the steps of the exact score, hence never worse than the first draft.
 //! That one had a share of the arrange budget only, so a plan of one stage after the other with all of it can be better
@@ -41,8 +41,8 @@ pub enum Aim {
 pub struct RefineOptions {
     /// What the placement is aimed at; `[refine]` has no other effect unless it is `row-peaks`.
     pub placement: Aim,
-    /// Percentages of its weight at which what expert peaks exceed even loads by is charged in layouts to start from,
-    /// beside the one at full weight; at most 64.
+    /// Percentages of its weight at which what expert peaks exceed even loads by is charged in layouts to start from; at
+    /// most 64, 100 for the first draft, which is started from if there are none.
     pub expert_percent: Vec<u32>,
     /// First temperature of arranging those, as `arrange.hottest`; 1e-12 to 1e12.
     pub start_hottest: f64,
@@ -68,7 +68,7 @@ impl Default for RefineOptions {
             turns: 2,
             hottest: 1e-4,
             cooling: 43.0,
-            row_peaks: RowPeakOptions { proposals_per_expert: 1500, ..RowPeakOptions::default() },
+            row_peaks: RowPeakOptions { proposals_per_expert: 2000, ..RowPeakOptions::default() },
         }
     }
 }
@@ -159,13 +159,17 @@ pub(crate) fn co_refine(
     observe: &mut dyn FnMut(f64, &Draft),
 ) -> Result<(Draft, bool), PlanError> {
     let job = search.job;
-    let starts = 1 + job.refine.expert_percent.len();
+    // The first draft is started from where there is nothing else.
+    let percents = match &job.refine.expert_percent[..] {
+        [] => &[100],
+        percents => percents,
+    };
+    let starts = percents.len();
     let stages = starts + job.refine.turns as usize;
     let mut tell = |done: usize, best: &Draft| observe(done as f64 / stages as f64, best);
 
     let mut best = first.clone();
-    for (index, percent) in std::iter::once(100).chain(job.refine.expert_percent.iter().copied()).enumerate()
-    {
+    for (index, &percent) in percents.iter().enumerate() {
         let stop = stops(stages - index);
         let start = search.start(&first, percent, index, &stop)?;
         let turned = search.turn(&start, index, &stop)?;
@@ -305,7 +309,7 @@ impl Job {
 
     /// Arranging in a turn.
     fn turn_options(&self) -> ArrangeOptions {
-        let turns = 1 + self.refine.expert_percent.len() as u32 + self.refine.turns;
+        let turns = (self.refine.expert_percent.len() as u32).max(1) + self.refine.turns;
         ArrangeOptions {
             hottest: self.refine.hottest,
             hot_acceptance: 1e-9,
