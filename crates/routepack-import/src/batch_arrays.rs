@@ -191,7 +191,9 @@ pub(crate) fn dtype_of(window: &Window<'_>, name: &str, header: &ArrayHeader) ->
 }
 
 pub(crate) fn wrong_array(window: &Window<'_>, array: &str, why: String) -> ImportError {
-    FormatError::Array { file: window.file.clone(), array: array.to_owned(), why }.into()
+    // The one array of an `.npy` file has no name.
+    let array = if array.is_empty() { "array" } else { array }.to_owned();
+    FormatError::Array { file: window.file.clone(), array, why }.into()
 }
 
 pub(crate) fn read_exact(values: &mut dyn Read, block: &mut [u8], file: &str) -> Result<(), ImportError> {

@@ -31,6 +31,21 @@ fn pickles_are_refused_by_name() {
 }
 
 #[test]
+fn the_one_array_of_a_file_has_a_name_in_messages() {
+    for (descr, order, what) in [
+        ("<f4", "False", "array: dtype <f4: expected a little-endian integer type"),
+        (">i2", "False", "array: dtype >i2: expected a little-endian integer type"),
+        ("<i2", "True", "array: Fortran order: save numpy.ascontiguousarray"),
+    ] {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': (0, 2, 2), }}\n");
+        let length = (header.len() as u16).to_le_bytes();
+        let bytes = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes()].concat();
+        let error = file(&bytes, Form::Slime, &options(4)).expect_err("another type").to_string();
+        assert!(error.ends_with(&format!(": {what}")) && !error.contains(": :"), "{error}");
+    }
+}
+
+#[test]
 fn damaged_lines_are_refused_with_their_number() {
     let good = r#"{"length":2,"routed_experts":[[[1,2]]]}"#;
     for (bad, error) in [
