@@ -9,6 +9,9 @@ use crate::map_sha256;
 /// Name of the file that holds the map of a checkpoint in slots.
 pub const MAP_FILE: &str = "routepack_map.json";
 
+/// Name of the file with the map that was in force when experts were saved in logical order (`routepack.torch`).
+pub(crate) const LIVE_MAP_FILE: &str = "routepack_live_map.json";
+
 /// Name of the file of checksums.
 pub const CHECKSUMS_FILE: &str = "routepack_checksums.json";
 

@@ -12,7 +12,7 @@ use super::CheckpointError;
 use super::copy::{read_back, write_shard};
 use super::folder::Folder;
 use super::index::{check_configs, index};
-use super::map::{CHECKSUMS_FILE, CheckpointMap, MAP_FILE, MAP_KEY};
+use super::map::{CHECKSUMS_FILE, CheckpointMap, LIVE_MAP_FILE, MAP_FILE, MAP_KEY};
 use super::names::Names;
 use super::relabel::Relabel;
 use super::sums::Checksums;
@@ -134,6 +134,11 @@ fn known_map(job: &Rewrite, folder: &Folder) -> Result<CheckpointMap, Checkpoint
         }
         let why = "a map is needed to put experts into slots";
         return job.map.clone().ok_or_else(|| CheckpointError::input(job.source.display(), why));
+    }
+    let live = job.source.join(LIVE_MAP_FILE);
+    if own.is_none() && marks().next().is_none() && live.exists() {
+        let why = "saved in logical order: the map is the one that was in force, no expert is in its slot";
+        return Err(CheckpointError::input(live.display(), why));
     }
     let map = match (job.map.clone(), own) {
         (Some(given), Some(own)) if given.sha256 != own.sha256 => {

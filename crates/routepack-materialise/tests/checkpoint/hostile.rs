@@ -137,6 +137,65 @@ fn source_and_target_are_two_folders() {
     assert!(to(&source.join("..")).contains("is there already"));
 }
 
+/// A folder that nobody may write in, not even root where the kernel owns it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_target_that_cannot_be_made_leaves_the_source() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = folder();
+    let [source, locked] = ["canonical", "locked"].map(|name| root.path().join(name));
+    write(&source, Style::Qwen, 16);
+    let before = read(&source);
+    fs::create_dir(&locked).expect("made");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).expect("locked");
+    let mut parents = vec![Path::new("/sys").to_owned()];
+    // Root may write there all the same.
+    if fs::create_dir(locked.join("probe")).is_err() {
+        parents.push(locked);
+    }
+    for parent in parents.into_iter().filter(|parent| parent.is_dir()) {
+        let target = parent.join("slots");
+        let error = refusal(rewrite(&job(Direction::Apply, &source, &target)), root.path());
+        assert!(error.contains("slots.unfinished: cannot make"), "{error}");
+        assert!(!target.exists() && read(&source) == before);
+    }
+}
+
+/// Tied embeddings: one tensor stands for two, by its absence or by a copy under the other's name.
+#[test]
+fn tied_weights_stay_as_they_are() {
+    for copy in [false, true] {
+        let root = folder();
+        let [source, slots, back] = ["canonical", "slots", "back"].map(|name| root.path().join(name));
+        write(&source, Style::Qwen, 16);
+        let settings = r#"{"tie_word_embeddings": true, "vocab_size": 3}"#;
+        fs::write(source.join("config.json"), settings).expect("written");
+        let names = [Some("model.embed_tokens.weight"), copy.then_some("lm_head.weight")];
+        let embedding = Bytes(vec![3, 5], (0..15).collect());
+        let file = "model-00003-of-00003.safetensors";
+        let tied = names.iter().flatten().map(|name| (*name, &embedding));
+        safetensors::serialize_to_file(tied, None, &source.join(file)).expect("written");
+        let index = source.join("model.safetensors.index.json");
+        let more = names
+            .iter()
+            .flatten()
+            .fold(String::from("\"weight_map\":{"), |text, name| format!("{text}\"{name}\":\"{file}\","));
+        let text = fs::read_to_string(&index).expect("an index").replace("\"weight_map\":{", &more);
+        fs::write(index, text).expect("written");
+        rewrite(&job(Direction::Apply, &source, &slots)).expect("rewritten");
+        rewrite(&job(Direction::Canonicalise, &slots, &back)).expect("rewritten");
+        for folder in [&slots, &back] {
+            let tensors = read(folder);
+            for name in names.iter().flatten() {
+                assert_eq!(tensors[*name], embedding.1, "{name}");
+            }
+            assert_eq!(tensors.contains_key("lm_head.weight"), copy);
+            assert_eq!(fs::read_to_string(folder.join("config.json")).expect("settings"), settings);
+        }
+        assert_eq!(read(&back), read(&source));
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn links_are_read_through_and_never_written_through() {

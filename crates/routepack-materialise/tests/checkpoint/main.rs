@@ -100,6 +100,18 @@ fn slots_without_a_map_are_an_error() {
     rewrite(&job(Direction::Apply, &canonical, &slots)).expect("rewritten");
     let twice = refusal(rewrite(&job(Direction::Apply, &slots, &back)), root.path());
     assert_eq!(twice, "slots/routepack_map.json: the experts are in slots already; canonicalise first");
+    // Saved live: in logical order, with the map that was in force beside it, which is not that of any slots here.
+    let live = canonical.join("routepack_live_map.json");
+    fs::write(&live, "{}").expect("written");
+    let mut given = job(Direction::Canonicalise, &canonical, &back);
+    given.map = Some(map());
+    for canonicalised in [canonicalise(&canonical), refusal(rewrite(&given), root.path())] {
+        assert!(
+            canonicalised.starts_with("canonical/routepack_live_map.json: saved in logical order"),
+            "{canonicalised}"
+        );
+    }
+    fs::remove_file(live).expect("deleted");
     // The map is lost: shards still say whose slots these are.
     fs::remove_file(slots.join(MAP_FILE)).expect("deleted");
     let lost = canonicalise(&slots);

@@ -8,10 +8,11 @@
     with state.step(): forward, backward, optimizer
     Mover(state, column_maps).move(plan.log2phys)         # between steps: all ranks, or none
 
-The router, its bias and per-expert statistics stay logical. Checkpoints hold logical experts: ``logical_slots``.
+The router, its bias and per-expert statistics stay logical. Checkpoints hold logical experts: ``save_logical``, ``load_logical``.
 Needs torch; the rest of the package does not.
 """
 
+from .at_rest import load_logical, save_logical
 from .columns import ColumnMap
 from .mover import MoveFailed, Mover
 from .names import logical_named_tensors, logical_slots
@@ -27,7 +28,9 @@ __all__ = [
     "Mover",
     "ParameterShards",
     "Unsupported",
+    "load_logical",
     "logical_named_tensors",
     "logical_slots",
     "refuse_unsupported",
+    "save_logical",
 ]

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .._native import RoutePackError, map_hash, rank_move
-from .columns import ColumnMap
+from .columns import ColumnMap, by_layer, check_columns, set_columns
 from .state import ExpertState, MapMismatch, Slots, slots_of
 
 Piece = Sequence[int]
@@ -47,7 +47,7 @@ class Mover:
         """``column_maps``: of all layers, or by layer where a pipeline stage has some. ``options``: block_bytes,
         staging_bytes (1 GiB), links. ``on_event`` is told where the move is (for tests and traces)."""
         self.state = state
-        self.column_maps = dict(column_maps if isinstance(column_maps, Mapping) else enumerate(column_maps))
+        self.column_maps = by_layer(column_maps)
         for layer in self.column_maps:
             if not 0 <= layer < len(state.log2phys):
                 raise RoutePackError(f"a column map of layer {layer}, the state has {len(state.log2phys)} layers")
@@ -73,8 +73,7 @@ class Mover:
                 state._remake()
             raise
         state._commit(target, move["target_sha256"])
-        for layer, column_map in self.column_maps.items():
-            column_map.phys2log.copy_(torch.tensor(state.phys2log(layer)))
+        set_columns(self.column_maps, state)
         state._remake()
         return {"passes": len(move["passes"]), "staging_bytes": move["staging_bytes"]}
 
@@ -88,7 +87,7 @@ class Mover:
         try:
             if state.in_step:
                 raise MapMismatch("a map changes only between steps")
-            self._check_columns()
+            check_columns(self.column_maps, state)
             state.check()
             target, options = slots_of(log2phys), json.dumps(self.options, sort_keys=True)
             said = {
@@ -113,11 +112,6 @@ class Mover:
                 if other[what] != mine:
                     raise MapMismatch(f"ranks 0 and {rank} have different {what}: {mine} and {other[what]}")
         return target, planned
-
-    def _check_columns(self) -> None:
-        for layer, column_map in self.column_maps.items():
-            if column_map.phys2log.tolist() != self.state.phys2log(layer):
-                raise MapMismatch(f"the column map of layer {layer} is not the map in force")
 
     def _run(self, move: dict[str, Any]) -> None:
         send = [torch.empty(0, dtype=torch.uint8)] * 2

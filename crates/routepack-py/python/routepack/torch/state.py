@@ -191,10 +191,39 @@ class ExpertState:
     def local_slots(self) -> range:
         """Slots of every layer that are on this rank."""
         ep = int(self.topology["ep"])
-        etp = int(self.topology.get("etp") or self.topology.get("tp", 1))
         places = self.num_experts // ep
-        first = self.rank // etp % ep * places
+        first = self.rank // self.etp() % ep * places
         return range(first, first + places)
+
+    def etp(self) -> int:
+        """Ranks that an expert is cut over."""
+        return int(self.topology.get("etp") or self.topology.get("tp", 1))
+
+    def edp_position(self) -> int:
+        """Which of the copies of its experts this rank has."""
+        sizes = {name: int(self.topology.get(name) or 1) for name in ("dp", "tp", "cp", "ep")}
+        block = self.etp() * sizes["ep"]
+        return self.rank // block % (sizes["dp"] * sizes["tp"] * sizes["cp"] // block)
+
+    def set_names(self) -> list[str]:
+        """Sets in the order they were added, without those made from others."""
+        return [kind["name"] for kind in self._kinds]
+
+    def is_flat(self, kind: int) -> bool:
+        """Whether a set is held in flat ranges of bytes."""
+        return isinstance(self._held[kind], _Ranges)
+
+    def pieces(self, kind: int, layer: int, slot: int) -> Iterator[tuple[int, int, Tensor]]:
+        """(tensor, its first byte here, what is here of it) of the expert in a slot of this rank, one set."""
+        held = self._held[kind]
+        for index, tensor in enumerate(self.tensors):
+            if tensor not in self._kinds[kind].get("tensors", self.tensors):
+                continue
+            if isinstance(held, _Ranges):
+                for start, run in held.runs(layer, slot, index):
+                    yield index, start, run
+            else:
+                yield index, 0, held(layer, slot, index)
 
     def add_derived(self, name: str, drop: Callable[[], None], remake: Callable[[], None]) -> None:
         """Tensors made from others (quantised weights, scales): dropped before a move, remade after it."""
