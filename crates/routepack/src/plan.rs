@@ -63,7 +63,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         placement = match_ranks(&placement, resident);
     }
 
-    if let Some(machine) = machine {
+    if let Some(machine) = machine.filter(|_| job.refines(&placement)) {
         for step in &mut planned {
             let own = (&mut step.instance, &mut step.layout);
             let score = settle_rows(own, &mut step.other_rows, &placement, machine)?;
