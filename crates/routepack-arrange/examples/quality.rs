@@ -40,15 +40,16 @@ fn least_figures(peaks: &ExpertPeaks, bound: &LayoutBound, blocks: usize) -> [u6
 }
 
 /// An estimate, no bound, of what expert peaks of the best layout exceed even ones by, scaled, by counting (first moment):
-/// of the (R·D)^N assignments, a fraction of about Π (ε·√(2/π)) over the B·L·(P − 1) loads that are free has every load within
-/// ε standard deviations of even, so that none is expected below ε = √(π/2)·exp(−N·ln(R·D)/(B·L·(P − 1))). A peak of P
-/// loads spread over ±ε is about ε·(P − 1)/(P + 1) above. Capacity and attention leave fewer assignments.
+/// of the B^N assignments of units to blocks (which cell of its block a unit is in does not matter to experts), a fraction
+/// of about Π (ε·√(2/π)) over the (B − 1)·L·(P − 1) loads that are free has every load within ε standard deviations of even,
+/// so that none is expected below ε = √(π/2)·exp(−N·ln B/((B − 1)·L·(P − 1))). A peak of P loads spread over ±ε is about
+/// ε·(P − 1)/(P + 1) above. Capacity and attention leave fewer assignments.
 fn estimated_excess(instance: &Instance, placement: &Placement, rows: usize) -> f64 {
     let topology = instance.topology();
     let (layers, ranks) = (instance.num_layers() as f64, topology.num_ranks() as f64);
-    let (blocks, cells) = ((rows * topology.num_groups()) as f64, (rows * topology.num_slots()) as f64);
+    let blocks = (rows * topology.num_groups()) as f64;
     let demand = project(instance, placement);
-    let entropy = instance.num_units() as f64 * cells.ln() / (blocks * layers * (ranks - 1.0));
+    let entropy = instance.num_units() as f64 * blocks.ln() / ((blocks - 1.0) * layers * (ranks - 1.0));
     let epsilon = (std::f64::consts::FRAC_PI_2.sqrt() * (-entropy).exp()).min(1.0);
     let of_layer = |layer: usize| {
         let squares = (0..instance.num_samples()).map(|sample| {

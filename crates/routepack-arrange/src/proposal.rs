@@ -1,10 +1,12 @@
 //! What the annealing proposes: kinds of move, how often each, and how their units are drawn.
 //!
 //! Kinds: swap a unit with one of its neighbours ([`crate::neighbours`]) or with any unit, relocate a unit, the same within
-//! one block, where only attention changes; exchange up to three units of a cell for up to three of another; chains over
-//! three cells ([`crate::chain`]); trade the whole contents of two cells of different blocks, or of two blocks of different
-//! slot groups, which is always feasible.
+//! one block, where only attention changes; exchange up to three units of a cell for up to three of another, or for as many
+//! as take their room, which full cells need; chains over three cells ([`crate::chain`]); trade the whole contents of two
+//! cells of different blocks, or of two blocks of different slot groups, which is always feasible.
 //! Complexity: O(1) draws; O(units of a block) for sets and trades.
+
+use std::ops::RangeInclusive;
 
 use routepack_anneal::Stream;
 
@@ -12,6 +14,7 @@ use crate::chain::Chain;
 use crate::state::LayoutState;
 use crate::system::LayoutSystem;
 use crate::trial::{Move, Trial};
+use crate::units::Units;
 
 /// Of 64 proposals, so many stay within a block, relocate a unit, swap any two units, exchange sets of units, are chains,
 /// trade the whole contents of two cells, or of two blocks where there are several slot groups; the others swap
@@ -133,7 +136,8 @@ impl LayoutSystem<'_> {
         }
     }
 
-    /// Draws up to [`SET_UNITS`] units of either cell until they can change places.
+    /// Draws up to [`SET_UNITS`] units of either cell until they can change places; half of the times, up to as many of the
+    /// second and then as many of the first as take their room.
     fn try_some(
         &self,
         state: &LayoutState,
@@ -151,15 +155,20 @@ impl LayoutSystem<'_> {
             of_cell.extend(state.units_of(units, cell));
         }
         let mut found = false;
+        let matched = stream.below(2) == 0;
         for _ in 0..SET_DRAWS {
-            let counts = of_cells.each_mut().map(|of_cell| {
-                let count = (1 + stream.below(SET_UNITS) as usize).min(of_cell.len());
-                for place in 0..count {
-                    let other = place + stream.below((of_cell.len() - place) as u64) as usize;
-                    of_cell.swap(place, other);
+            let counts = if matched {
+                let comes = draw_some(&mut of_cells[1], stream);
+                let tokens: u32 = of_cells[1][..comes].iter().map(|&unit| units.tokens[unit as usize]).sum();
+                let [free_a, free_b] = cells.map(|cell| units.capacity - state.grid.tokens[cell]);
+                let room = tokens.saturating_sub(free_a)..=tokens + free_b;
+                match draw_to_fit(units, &mut of_cells[0], room, stream) {
+                    Some(leaves) => [leaves, comes],
+                    None => continue,
                 }
-                count
-            });
+            } else {
+                of_cells.each_mut().map(|of_cell| draw_some(of_cell, stream))
+            };
             let [leaves, comes] = [0, 1].map(|side| of_cells[side][..counts[side]].iter().copied());
             if counts != [1, 1] && state.grid.try_sets(units, cells, leaves, comes, trial) {
                 found = true;
@@ -168,5 +177,88 @@ impl LayoutSystem<'_> {
         }
         trial.drawn_from = of_cells;
         found
+    }
+}
+
+/// Brings one to [`SET_UNITS`] random units to the front; how many.
+fn draw_some(of_cell: &mut [u32], stream: &mut Stream) -> usize {
+    let count = (1 + stream.below(SET_UNITS) as usize).min(of_cell.len());
+    for place in 0..count {
+        let other = place + stream.below((of_cell.len() - place) as u64) as usize;
+        of_cell.swap(place, other);
+    }
+    count
+}
+
+/// Brings random units to the front whose tokens sum to within `room`: one that completes the sum as soon as there is one,
+/// else any that leaves room; how many, if it can be completed so.
+fn draw_to_fit(
+    units: &Units,
+    of_cell: &mut [u32],
+    room: RangeInclusive<u32>,
+    stream: &mut Stream,
+) -> Option<usize> {
+    let tokens = |unit: u32| units.tokens[unit as usize];
+    let mut sum = 0;
+    for place in 0..of_cell.len() {
+        let rest = (of_cell.len() - place) as u64;
+        let from = stream.below(rest) as usize;
+        let others = || (0..rest as usize).map(|step| place + (from + step) % rest as usize);
+        if let Some(last) = others().find(|&other| room.contains(&(sum + tokens(of_cell[other])))) {
+            of_cell.swap(place, last);
+            return Some(place + 1);
+        }
+        let next = others().find(|&other| sum + tokens(of_cell[other]) < *room.start())?;
+        of_cell.swap(place, next);
+        sum += tokens(of_cell[place]);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::Recipe;
+
+    /// What is drawn to fit does, and where single units fit, or two that are enough together, something is drawn.
+    #[test]
+    fn what_is_drawn_to_fit_does() {
+        let recipe = Recipe {
+            seed: 3,
+            rows: 2,
+            slots_per_group: 2,
+            groups: 1,
+            extra: 30,
+            layers: 0,
+            parts: 1,
+            kinds: 1,
+            pads: 0,
+            grouped: false,
+            limited: false,
+            tight: false,
+            stages: 1,
+        };
+        let case = recipe.build();
+        let units = Units::new(&case.instance, &case.placement, 2).expect("enough units");
+        let mut stream = Stream::new(1);
+        let mut found = 0;
+        for _ in 0..2000 {
+            let mut of_cell: Vec<u32> = (0..units.num_units() as u32).collect();
+            stream.shuffle(&mut of_cell);
+            of_cell.truncate(1 + stream.index(12));
+            let before: u32 = of_cell.iter().map(|&unit| units.tokens[unit as usize]).sum();
+            let low = stream.below(30) as u32;
+            let room = low..=low + stream.below(4) as u32;
+            let single = of_cell.iter().any(|&unit| room.contains(&units.tokens[unit as usize]));
+            let drawn = draw_to_fit(&units, &mut of_cell, room.clone(), &mut stream);
+            assert!(drawn.is_some() || !single);
+            assert_eq!(before, of_cell.iter().map(|&unit| units.tokens[unit as usize]).sum::<u32>());
+            if let Some(count) = drawn {
+                found += 1;
+                let sum = of_cell[..count].iter().map(|&unit| units.tokens[unit as usize]).sum::<u32>();
+                assert!(room.contains(&sum), "{sum} for {room:?}");
+            }
+        }
+        assert!((400..1900).contains(&found), "{found}");
     }
 }
