@@ -12,6 +12,7 @@ mod passes;
 mod plan;
 mod refine;
 mod report;
+mod row_order;
 mod rows;
 mod rows_by_time;
 mod rows_curve;

@@ -14,7 +14,7 @@ use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement,
 use crate::moves::Tether;
 use crate::refine::{Draft, Search, co_refine};
 use crate::rows::{PackedStep, pack_step};
-use crate::rows_by_time::{machine_of, settle_rows, step_seconds};
+use crate::rows_by_time::{in_fastest_order, machine_of, settle_rows};
 use crate::{Aim, Control, Job, PlanError, Progress, Stage};
 
 /// Time kept for assembling the plan when a deadline is set, as a multiple of the time that reading all counts for the
@@ -63,7 +63,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         placement = match_ranks(&placement, resident);
     }
 
-    if let Some(machine) = machine.filter(|_| job.refines(&placement)) {
+    if let Some(machine) = machine {
         for step in &mut planned {
             let own = (&mut step.instance, &mut step.layout);
             let score = settle_rows(own, &mut step.other_rows, &placement, machine)?;
@@ -270,7 +270,9 @@ fn arrange_step(
         finished &= arranged.finished;
         let cost = match machine {
             // Floats that are not negative are ordered as their bits.
-            Some(machine) => step_seconds(machine, &instance, placement, &arranged.layout)?.to_bits().into(),
+            Some(machine) => {
+                in_fastest_order(machine, &instance, placement, &arranged.layout)?.1.to_bits().into()
+            }
             None => u128::from(arranged.score.worst_shard) + u128::from(rows) * u128::from(window.row_cost()),
         };
         found.push(((cost, arranged.score), instance, [layout, arranged.layout]));

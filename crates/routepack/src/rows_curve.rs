@@ -1,7 +1,7 @@
 //! Simulated step time by the number of rows: with pipelines, more rows than the fewest can be faster (DESIGN §1.1).
 //!
 //! Under the plan's placement every number of rows from the plan's on is arranged anew, from the plan's layout with cells
-//! split, with the plan's options and seed; then simulated. A pipeline's bubble is about (pp − 1)/R of its work, which more
+//! split, with the plan's options and seed; then simulated, its rows in the faster of two orders. A pipeline's bubble is about (pp − 1)/R of its work, which more
 //! rows make smaller, while every row adds slowest slots and busiest ranks. One search of layouts a number of rows.
 
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use routepack_simulate::{Cluster, Model, SimulateOptions, StepTime, simulate};
 use routepack_verify::{Plan, Verified, VerifyError, verify};
 
 use crate::SimulatedError;
+use crate::row_order::fastest_order;
 
 /// The plan's own rows first, then up to `extra_rows` more in steps of the trainer's multiple; numbers that no layout fills
 /// and that an interleaved pipeline cannot run are left out. Once `stop` says so the curve ends, after the plan's own.
@@ -51,7 +52,10 @@ pub fn rows_curve(
                 let first = spread_bins(instance, &bins_of(instance, own), wanted)?;
                 arrange(instance, placement, &first, &arrange_options, plan.seed, stop, &mut |_| {})?.layout
             };
-            time += simulate(instance, placement, &found, None, model, cluster, options)?;
+            let step_time =
+                |layout: &Layout| simulate(instance, placement, layout, None, model, cluster, options);
+            let (found, step) = fastest_order(found, if own_rows { 1 } else { stages }, &step_time)?;
+            time += step;
             score += joint_score(instance, evaluate(instance, placement, &found).score);
             rows += wanted as u64;
         }
