@@ -166,18 +166,20 @@ pub(crate) fn co_refine(
     };
     let starts = percents.len();
     let stages = starts + job.refine.turns as usize;
+    let over = stops(1);
     let mut tell = |done: usize, best: &Draft| observe(done as f64 / stages as f64, best);
 
     let mut best = first.clone();
     for (index, &percent) in percents.iter().enumerate() {
-        let stop = stops(stages - index);
-        let start = search.start(&first, percent, index, &stop)?;
-        let turned = search.turn(&start, index, &stop)?;
+        // Half of the time left for the layouts to start from; whatever they took, there is time to place for them.
+        let left = starts - index;
+        let start = search.start(&first, percent, index, &stops(2 * left))?;
+        let turned = search.turn(&start, index, &stops(2 * left), &over)?;
         best = turned.into_iter().chain([best]).min_by_key(|draft| search.score(draft)).expect("two at most");
         tell(index + 1, &best);
     }
     for index in starts..stages {
-        let Some(turned) = search.turn(&best, index, &stops(stages - index))? else { break };
+        let Some(turned) = search.turn(&best, index, &stops(stages - index), &over)? else { break };
         let (before, after) = (search.score(&best), search.score(&turned));
         if after < before {
             best = turned;
@@ -187,7 +189,7 @@ pub(crate) fn co_refine(
             break;
         }
     }
-    Ok((best, !stops(1)()))
+    Ok((best, !over()))
 }
 
 impl Search<'_> {
@@ -230,12 +232,14 @@ impl Search<'_> {
         Ok(start)
     }
 
-    /// Places for the layouts of `draft`, then arranges from them; nothing if stopped before that.
+    /// Places for the layouts of `draft`, then arranges from them as long as `stop` lets it; nothing if all is `over` before
+    /// that.
     fn turn(
         &self,
         draft: &Draft,
         stage: usize,
         stop: &(dyn Fn() -> bool + Sync),
+        over: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Draft>, PlanError> {
         if stop() {
             return Ok(None);
@@ -247,7 +251,7 @@ impl Search<'_> {
         let nodes = self.job.place.node_groups.map_or(1, |sizes| sizes.nodes);
         let row_peaks = RowPeakOptions { nodes, ..row_peaks.clone() };
         let placed = place_on_row_peaks(&loads, &draft.placement, limit, &row_peaks, seed, stop)?;
-        if stop() {
+        if over() {
             return Ok(None);
         }
         let mut turned = Draft { placement: placed.placement, layouts: Vec::new(), scores: Vec::new() };
