@@ -77,7 +77,7 @@ mod tests {
     use routepack_verify::{Plan, verify};
 
     use super::*;
-    use crate::{Control, plan, plan_passes, simulate_plan};
+    use crate::{Control, filter, plan, plan_passes, simulate_plan};
 
     fn machine() -> Machine {
         Machine {
@@ -203,6 +203,16 @@ mod tests {
         alone.steps[0].rows_tried.retain(|tried| tried.rows == used);
         alone.sha256 = routepack_verify::plan_sha256(&alone);
         verify(&alone, &batch).expect("fewer witnesses claim less");
+    }
+
+    #[test]
+    fn a_filtered_plan_keeps_its_rows_and_claims_nothing_about_their_time() {
+        let (batch, job) = case(4, 4, 2);
+        let plan = planned(&batch, &job);
+        let filtered = filter(&plan, &batch, &[0, 5], 1).expect("filtered");
+        verify(&filtered, &batch).expect("every claim holds");
+        assert_eq!((filtered.steps[0].rows, filtered.machine.is_none()), (plan.steps[0].rows, true));
+        assert!(filtered.steps[0].rows_tried.is_empty());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Simulated step time by the number of rows: with pipelines, more rows than the fewest can be faster (DESIGN §1.1).
 //!
 //! Under the plan's placement every number of rows from the plan's on is arranged anew, from the plan's layout with cells
-//! split, with the plan's options and seed; then simulated, its rows in the faster of two orders. A pipeline's bubble is about (pp − 1)/R of its work, which more
-//! rows make smaller, while every row adds slowest slots and busiest ranks. One search of layouts a number of rows.
+//! split, with the plan's options and seed; then simulated, its rows in the faster of two orders. A pipeline's bubble is
+//! about (pp − 1)/R of its work, which more rows make smaller, while every row adds slowest slots and busiest ranks. One
+//! search of layouts a number of rows.
 
 use std::sync::Arc;
 
