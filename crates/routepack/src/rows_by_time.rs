@@ -209,7 +209,7 @@ mod tests {
     fn a_filtered_plan_keeps_its_rows_and_claims_nothing_about_their_time() {
         let (batch, job) = case(4, 4, 2);
         let plan = planned(&batch, &job);
-        let filtered = filter(&plan, &batch, &[0, 5], 1).expect("filtered");
+        let filtered = filter(&plan, &batch, &[0, 5], 1, None).expect("filtered");
         verify(&filtered, &batch).expect("every claim holds");
         assert_eq!((filtered.steps[0].rows, filtered.machine.is_none()), (plan.steps[0].rows, true));
         assert!(filtered.steps[0].rows_tried.is_empty());
