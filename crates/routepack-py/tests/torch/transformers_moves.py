@@ -1,5 +1,6 @@
 """Training does not notice that experts move, with real models: tiny random Qwen3-MoE and Mixtral of transformers in BF16
-on four gloo processes, EP 2 × EDP 2, sharded AdamW. Top-2, so that the two outputs of a token sum alike in any order.
+on four gloo processes, EP 2 × EDP 2, sharded AdamW. Top-2, so that the two outputs of a token sum alike in any order. Experts
+go where a plan puts them, made of the routes that the model itself takes for the samples of the next steps.
 
 On demand, under a Python that has the wheel, torch 2 and a transformers with one module an expert (4.57 here):
 
@@ -25,8 +26,18 @@ import transformers
 from safetensors.torch import save_file
 from torch import nn
 
+import routepack as rp
 from moe import DP, Gather, Scatter, own_group
-from routepack.torch import ColumnMap, ExpertState, FlatShards, Mover, logical_named_tensors, refuse_unsupported
+from routepack.torch import (
+    ColumnMap,
+    ExpertState,
+    FlatShards,
+    Mover,
+    load_logical,
+    logical_named_tensors,
+    refuse_unsupported,
+    save_logical,
+)
 
 LAYERS, EXPERTS, HIDDEN, FFN, VOCABULARY, BATCH, LENGTH = 3, 8, 32, 24, 97, 2, 24
 IDENTITY = [list(range(EXPERTS))] * LAYERS
@@ -66,6 +77,8 @@ class Trainer:
         self.ep_group = own_group([[g * ep + p for p in range(ep)] for g in groups])
         self.edp_group = own_group([[g * ep + p for g in groups] for p in range(ep)])
         self.steps_done = 0
+        # Expert ids [tokens, k] of every layer, while they are recorded.
+        self.recorded = None
         torch.manual_seed(11)
         self.model = kind(config)
         # Not its buffers: rotary frequencies stay as transformers has them.
@@ -146,6 +159,8 @@ class Trainer:
             logits = block.gate(x)
             probs, ids = torch.softmax(logits, -1, dtype=torch.float).topk(2, -1)
             probs = probs / probs.sum(-1, keepdim=True)
+            if self.recorded is not None:
+                self.recorded[layer].append(ids)
             dense = torch.zeros(logits.shape).scatter(-1, ids, probs)
             chosen = torch.zeros(logits.shape, dtype=torch.bool).scatter(-1, ids, True)
             # From here on columns are slots.
@@ -228,10 +243,33 @@ def equal(a, b):
     return all(torch.equal(a[kind][key], b[kind][key]) for kind in a for key in a[kind]) and a.keys() == b.keys()
 
 
-def target():
-    """Placements of a plan, handed to every rank."""
-    generator = torch.Generator().manual_seed(5)
-    return [torch.randperm(EXPERTS, generator=generator).tolist() for _ in range(LAYERS)]
+def plan_next_steps(trainer, count):
+    """A plan of the next steps' samples, from the routes they take now; made by every rank, the same on all."""
+    trainer.recorded = [[] for _ in range(LAYERS)]
+    steps = range(trainer.steps_done, trainer.steps_done + count)
+    with torch.no_grad():
+        for step in steps:
+            trainer.model(trainer.tokens(step), use_cache=False)
+    # [samples][rows, layers, k]; every pass has BATCH samples.
+    routes = torch.stack([torch.cat(layer) for layer in trainer.recorded], 1).reshape(count * BATCH, LENGTH, LAYERS, 2)
+    trainer.recorded = None
+    mine = [rp.count(sample.to(torch.int16), num_experts=EXPERTS) for sample in routes]
+    gathered = [None] * DP
+    dist.all_gather_object(gathered, mine)
+    counted = [one for part in gathered for one in part]
+    batch = rp.Batch(
+        [LENGTH] * len(counted),
+        counts=[counts for counts, rows in counted],
+        routed_rows=[rows for counts, rows in counted],
+        step=[step for _ in range(DP) for step in steps for _ in range(BATCH)],
+    )
+    job = {"topology": {"dp": DP, "ep": 2}, "routing": {"top_k": 2}, "packing": {"capacity": BATCH * LENGTH}}
+    plan = rp.plan(batch, job, resident=IDENTITY, threads=1)
+    plan.verify(batch)
+    digests = [None] * DP
+    dist.all_gather_object(digests, plan.sha256)
+    assert len(set(digests)) == 1, digests
+    return plan
 
 
 def check(family, folder, say):
@@ -239,21 +277,25 @@ def check(family, folder, say):
     start = still.log_probs()
     still.train(6)
     moving.train(3)
-    told = Mover(moving.state, moving.columns, {"block_bytes": 2000, "staging_bytes": 30_000}).move(target())
+    plan = plan_next_steps(moving, 3)
+    told = Mover(moving.state, moving.columns, {"block_bytes": 2000, "staging_bytes": 30_000}).move(plan.log2phys)
     moving.train(3)
     assert equal(still.canonical(), moving.canonical()), "weights, masters or moments differ"
     for (name, mine), other in zip(moving.model.state_dict().items(), still.model.state_dict().values()):
         assert ".experts." in name or torch.equal(mine, other), name
     trained = still.log_probs()
     assert torch.equal(trained, moving.log_probs()) and not torch.equal(start, trained)
-    moved = sum(slot != expert for layer in target() for expert, slot in enumerate(layer))
-    say(f"3 steps, {moved} of {LAYERS * EXPERTS} experts moved in {told['passes']} passes, 3 steps: bit for bit as without")
+    moved = int((plan.log2phys != IDENTITY).sum())
+    assert moved and told["passes"] > 1
+    say(f"3 steps, {moved} of {LAYERS * EXPERTS} experts moved by {plan} in {told['passes']} passes, 3 steps: bit for bit as without")
     # Saved in logical order; read by transformers itself, and by a trainer on another grid.
-    moving.state.agree()
     named, saved = moving.named(), moving.canonical()
     kind, config = family()[:2]
     if dist.get_rank() == 0:
         folder.mkdir()
+    dist.barrier()
+    save_logical(moving.state, folder / "experts", moving.columns)
+    if dist.get_rank() == 0:
         save_file({name: tensor.contiguous() for name, tensor in named.items()}, folder / "model.safetensors", {"format": "pt"})
         config.architectures = [kind.__name__]
         config.save_pretrained(folder)
@@ -268,8 +310,9 @@ def check(family, folder, say):
     assert max(furthest) < 1e-4, furthest
     say(f"names synchronised to a copy of transformers' own: log-probabilities in FP32 within {max(furthest):.2g}")
     four = Trainer(family, 4, [list(reversed(range(EXPERTS)))] * LAYERS)
-    with four.state.loading(four.state.log2phys):
-        four.load(saved)
+    load_logical(four.state, folder / "experts", four.columns)
+    assert four.state.log2phys == moving.state.log2phys
+    with torch.no_grad():
         four.model.load_state_dict({n: t for n, t in named.items() if ".experts." not in n}, strict=False)
     assert equal(four.canonical(), saved)
     furthest = [None] * DP
