@@ -28,11 +28,11 @@ const FEW_TYPES: usize = 200;
 /// A rise of a linear program counts at least and at most as this.
 const RISES: [f64; 2] = [1e-6, 0.5];
 
-/// The best pairs, best first; none for a whole solution. `chance`: draws from [0, 1) that may double a pair's rank.
+/// The best pairs, best first; none for a whole solution. `favour`: by how many times a pair's rank rises.
 pub(crate) fn branching_pairs(
     solution: &[(Pattern, f64)],
     sizes: &[u64],
-    chance: &mut dyn FnMut() -> f64,
+    favour: &mut dyn FnMut(&(u32, u32)) -> f64,
 ) -> Vec<(u32, u32)> {
     let mut affinities: BTreeMap<(u32, u32), f64> = BTreeMap::new();
     for (pattern, value) in solution {
@@ -43,7 +43,7 @@ pub(crate) fn branching_pairs(
     let fractional = affinities.into_iter().map(|(pair, value)| (pair, fraction(value)));
     let mut ranked: Vec<(f64, (u32, u32))> = fractional
         .filter(|&(_, value)| value > WHOLE)
-        .map(|(pair, value)| (size(&pair) as f64 * value * (1.0 - value) * (1.0 + chance()), pair))
+        .map(|(pair, value)| (size(&pair) as f64 * value * (1.0 - value) * (1.0 + favour(&pair)), pair))
         .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     ranked.truncate((TRIED * FEW_TYPES / sizes.len().max(FEW_TYPES)).max(2));
@@ -115,14 +115,16 @@ mod tests {
     fn prefers_halves_of_large_pairs() {
         let sizes = [50, 40, 30, 20];
         let solution = [(vec![0, 1], 0.97), (vec![0, 2], 0.03), (vec![1, 3], 0.5), (vec![2, 3], 0.5)];
-        assert_eq!(branching_pairs(&solution, &sizes, &mut || 0.0)[..2], [(1, 3), (2, 3)]);
-        assert_eq!(branching_pairs(&[(vec![0, 1], 1.0), (vec![2, 3], 1.0)], &sizes, &mut || 0.0), []);
+        assert_eq!(branching_pairs(&solution, &sizes, &mut |_| 0.0)[..2], [(1, 3), (2, 3)]);
+        let mut favour = |pair: &(u32, u32)| if *pair == (0, 2) { 9.0 } else { 0.0 };
+        assert_eq!(branching_pairs(&solution, &sizes, &mut favour)[..2], [(0, 2), (1, 3)]);
+        assert_eq!(branching_pairs(&[(vec![0, 1], 1.0), (vec![2, 3], 1.0)], &sizes, &mut |_| 0.0), []);
     }
 
     #[test]
     fn splits_a_fractional_solution_of_whole_affinities() {
         let solution = [(vec![0, 0, 1], 0.5), (vec![0, 1, 1], 0.5)];
-        assert_eq!(branching_pairs(&solution, &[4, 3], &mut || 0.0)[0], (0, 0));
+        assert_eq!(branching_pairs(&solution, &[4, 3], &mut |_| 0.0)[0], (0, 0));
         let whole = [
             (vec![0, 1, 2], 0.5),
             (vec![0, 1], 0.5),
@@ -131,6 +133,6 @@ mod tests {
             (vec![1, 2], 0.5),
             (vec![0], 0.0),
         ];
-        assert!(!branching_pairs(&whole, &[4, 3, 2], &mut || 0.0).is_empty());
+        assert!(!branching_pairs(&whole, &[4, 3, 2], &mut |_| 0.0).is_empty());
     }
 }

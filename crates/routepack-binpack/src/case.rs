@@ -32,6 +32,15 @@ impl Case {
         Self { node, space, parts, num_types: types.len(), max_items: types.max_items }
     }
 
+    /// The case of all packings of these types into so many bins.
+    pub(crate) fn of_types(types: &Types, bins: u64) -> Self {
+        let sizes = types.sizes.iter().zip(&types.demands);
+        let sizes = sizes.flat_map(|(&size, &demand)| std::iter::repeat_n(size, demand as usize)).collect();
+        let statement = Statement { max_items: types.max_items, ..Statement::bins(sizes, types.capacity) };
+        let waste = (u128::from(bins) * u128::from(types.capacity)).saturating_sub(types.total());
+        Self::root(&statement, types, waste.min(types.capacity.into()) as u64)
+    }
+
     /// Whether gluing an item of type i to one of type j needs a row of its own.
     pub(crate) fn needs_row(&self, i: u32, j: u32) -> bool {
         i == j || self.space.demands[i as usize].max(self.space.demands[j as usize]) > 1
@@ -72,7 +81,8 @@ impl Case {
         let mut rest = column.to_vec();
         let mut glued = Pattern::new();
         for kind in (self.num_types..self.parts.len()).rev() {
-            if self.node.demands[kind] > 0 && take(&mut rest, &self.parts[kind]) {
+            let (alive, first) = (self.node.demands[kind] > 0, self.parts[kind][0]);
+            if alive && column.binary_search(&first).is_ok() && take(&mut rest, &self.parts[kind]) {
                 glued.push(kind as u32);
             }
         }
@@ -82,6 +92,17 @@ impl Case {
         }
         rest.extend(glued.iter().rev());
         self.space.holds(&rest).then_some(rest)
+    }
+
+    /// The case of what is left once a bin has been filled by this pattern.
+    pub(crate) fn take(&mut self, pattern: &[u32]) {
+        pattern.iter().for_each(|&kind| self.node.demands[kind as usize] -= 1);
+    }
+
+    /// The patterns of what is left, of which at most `slack` stays empty.
+    pub(crate) fn within(mut self, slack: u64) -> Self {
+        self.space.slack = slack;
+        self.respaced()
     }
 
     /// Duals as integer weights and cuts of this case.

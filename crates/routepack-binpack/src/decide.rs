@@ -4,13 +4,16 @@
 //! some pairs of types apart) is solved by column generation over its patterns, with subset-row cuts in rounds; its duals
 //! and cut multipliers, rounded to integers, close it when all items together are worth more than K patterns can be.
 //! Else a pair of types splits it, chosen by strong branching: together (first: it is a dive), apart. A whole solution is a
-//! packing. How long a tree takes is a matter of luck: attempts that take too long are given up for others with other pairs.
+//! packing. How long a tree takes is a matter of luck: attempts that take too long are given up for others with other pairs,
+//! first those whose glued cases were closed soon before.
 //! The closed cases in preorder are a proof tree of routepack-certificate; each leaf passes its checker first.
 //! Complexity: O(cases · (rounds · (pricing table + linear program))).
 //! References: Ryan and Foster branching with cuts: L. Wei, Z. Luo, R. Baldacci, A. Lim, INFORMS J. on Computing 32
 //! (2020), doi:10.1287/ijoc.2018.0867; waste limit and many patterns a table: R. L. F. da Silva, R. C. S. Schouery,
 //! INFORMS J. on Computing (2025), repository 2023.0399; restarts: C. P. Gomes, B. Selman, N. Crato, H. Kautz, J. Automated
 //! Reasoning 24 (2000), doi:10.1023/A:1006314320276. Deviation: bounds are integers checked apart from the solver.
+
+use std::collections::BTreeMap;
 
 use routepack_anneal::Stream;
 use routepack_certificate::{CheckError, Leaf, Limits, Statement, TreeNode, check_leaf};
@@ -21,18 +24,15 @@ use crate::case::Case;
 use crate::column_generation::{IMPROVING, one};
 use crate::dive::Dive;
 use crate::error::PackError;
-use crate::odd_cycle_cuts::odd_cycle_cuts;
 use crate::pattern_master::{Mark, PatternMaster, UNCOVERED};
 use crate::pricing::{Priced, Pricing};
 use crate::pricing_table::Prices;
-use crate::subset_row_cuts::subset_row_cuts;
+use crate::rank_one_cuts::rank_one_cuts;
 use crate::types::{Pattern, Types};
 use crate::work::Work;
 
 /// Cases of the first attempt; every further attempt, with other pairs, has twice as many.
 const FIRST_ATTEMPT: u64 = 30;
-/// Fewer subset-row cuts than this make room for others.
-const FEW_CUTS: usize = 5;
 /// A linear program that needs so little more than K bins needs K, or will do with more patterns.
 const ENOUGH: f64 = 1e-5;
 /// The same where no pattern improves it.
@@ -43,6 +43,13 @@ const MUCH: u32 = 15;
 const NOISE: u32 = 36;
 /// Rounds of cuts in one case.
 const CUT_ROUNDS: u32 = 10;
+/// Cases from one dive to the next, and rounds of cuts between two fillings of a dive.
+const DIVE_EVERY: u64 = 8;
+const DIVE_CUTS: u32 = 2;
+/// What a glued case closed at once adds to the rank of its pair, as a multiple.
+const HISTORY: f64 = 4.0;
+/// Attempts that may end at a case which can neither be closed nor split.
+const STUCK: u32 = 5;
 
 /// The outcome of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +119,7 @@ pub fn decide(
         master,
         pricing: Pricing::new(limits.table_bytes),
         work: Work::default(),
+        history: BTreeMap::new(),
         attempt: 0,
         last_case: 0,
         dived: 0,
@@ -119,7 +127,7 @@ pub fn decide(
         patterns: start.to_vec(),
         tree: Vec::new(),
     };
-    let mut answer = Decided::Open;
+    let (mut answer, mut stuck) = (Decided::Open, 0);
     for attempt in 0.. {
         search.attempt = attempt;
         search.last_case =
@@ -127,9 +135,11 @@ pub fn decide(
         match search.settle(root.clone())? {
             Settled::Packed(bins) => answer = Decided::Fits(bins),
             Settled::Closed => answer = Decided::Refuted(std::mem::take(&mut search.tree)),
-            Settled::Open if search.work.cases > search.last_case && search.last_case < limits.cases => {
-                search.start_anew()?;
-                continue;
+            Settled::Open if !stop() && search.work.cases <= limits.cases && stuck < STUCK => {
+                stuck += u32::from(search.work.cases <= search.last_case);
+                if search.start_anew()? {
+                    continue;
+                }
             }
             Settled::Open => {}
         }
@@ -165,6 +175,8 @@ struct Search<'a> {
     master: PatternMaster,
     pricing: Pricing,
     work: Work,
+    /// For pairs of original types: how soon their glued cases were closed, 1 for each closed at once.
+    history: BTreeMap<(u32, u32), f64>,
     /// Number of the attempt, and the last case it may solve.
     attempt: u64,
     last_case: u64,
@@ -202,37 +214,45 @@ impl Search<'_> {
             };
             self.tree.push(TreeNode::Branch(i, j));
             let together = self.together(&case, i, j)?;
+            let before = self.work.cases;
             match self.settle(together)? {
                 Settled::Closed => self.master.return_to(&mark)?,
                 other => return Ok(other),
+            }
+            // A glued type is another one in another attempt.
+            if i.max(j) < self.types.len() as u32 {
+                *self.history.entry((i, j)).or_default() += 1.0 / (self.work.cases - before) as f64;
             }
             case = case.apart(i, j);
         }
     }
 
-    /// Back to the first case; the patterns found since stay.
-    fn start_anew(&mut self) -> Result<(), PackError> {
+    /// Back to the first case, the patterns found since stay; false if that has no mark to go back to.
+    fn start_anew(&mut self) -> Result<bool, PackError> {
         self.tree.clear();
-        self.first.as_ref().map_or(Ok(()), |first| self.master.return_to(first))
+        let Some(first) = &self.first else { return Ok(false) };
+        self.master.return_to(first)?;
+        Ok(true)
     }
 
     /// The linear program of a case, with dives and cuts.
     fn bound(&mut self, case: &Case) -> Result<Converged, PackError> {
-        let first = self.work.cases == 1;
-        let mut converged = self.converge(case, if first { MUCH } else { IMPROVING })?;
-        // A dive in the first case, before its program has fully converged (packings mostly come so), then ever fewer.
-        if (first || self.work.cases >= 4 && self.work.cases.is_power_of_two())
-            && self.dived < self.limits.dives.into()
-            && matches!(converged, Converged::Fractional(_))
-            && let Some(bins) = self.dive()?
+        // The first dive before the first program has fully converged: packings mostly come so.
+        if self.work.cases == 1
+            && matches!(self.converge(case, MUCH)?, Converged::Fractional(_))
+            && let Some(bins) = self.dive(case)?
         {
             return Ok(Converged::Packed(bins));
         }
-        if first && matches!(converged, Converged::Fractional(_)) {
-            converged = self.converge(case, IMPROVING)?;
-        }
+        let mut converged = self.converge(case, IMPROVING)?;
         if let Converged::Fractional(solution) = converged {
             converged = self.cut(case, solution)?;
+        }
+        if self.work.cases.is_multiple_of(DIVE_EVERY)
+            && matches!(converged, Converged::Fractional(_))
+            && let Some(bins) = self.dive(case)?
+        {
+            return Ok(Converged::Packed(bins));
         }
         Ok(converged)
     }
@@ -247,8 +267,11 @@ impl Search<'_> {
         let read = |(column, value): &(Pattern, f64)| Some((case.pattern(column)?, *value));
         let read: Vec<(Pattern, f64)> = solution.iter().filter_map(read).collect();
         let mut draws = self.stream.child(0).child(self.work.cases);
-        let mut chance = || if self.attempt > 0 { draws.unit() } else { 0.0 };
-        let mut pairs = branching_pairs(&read, &case.space.sizes, &mut chance);
+        let mut favour = |pair: &(u32, u32)| {
+            let luck = if self.attempt > 0 { draws.unit() } else { 0.0 };
+            luck + HISTORY * self.history.get(pair).copied().unwrap_or(0.0)
+        };
+        let mut pairs = branching_pairs(&read, &case.space.sizes, &mut favour);
         pairs.retain(|&(i, j)| case.node.may_join(i, j, self.statement));
         if pairs.len() < 2 {
             return Ok(pairs.first().copied());
@@ -277,18 +300,20 @@ impl Search<'_> {
         Ok(together)
     }
 
-    /// Dives for a packing, from the patterns of the first case.
-    fn dive(&mut self) -> Result<Option<Vec<Pattern>>, PackError> {
-        let Some(first) = &self.first else { return Ok(None) };
+    /// Dives for a packing from the case at hand.
+    fn dive(&mut self, case: &Case) -> Result<Option<Vec<Pattern>>, PackError> {
+        if self.dived >= self.limits.dives.into() {
+            return Ok(None);
+        }
         let dive = Dive {
             types: self.types,
             bins: self.bins,
             random: self.dived > 0,
+            cut_rounds: DIVE_CUTS,
             table_bytes: self.limits.table_bytes,
         };
         self.dived += 1;
-        let master = self.master.fork(&dive.space(), first)?;
-        dive.run(master, &self.stream.child(self.dived), self.stop)
+        dive.run(case, &mut self.master, &self.stream.child(self.dived), self.stop)
     }
 
     /// Adds rounds of cuts to a case with a fractional solution.
@@ -297,18 +322,12 @@ impl Search<'_> {
             if solution.iter().all(|(_, value)| (value - value.round()).abs() < 1e-6) {
                 break;
             }
-            // Cuts over the original types hold in every case.
-            let types = self.types.len() as u32;
-            solution.iter_mut().for_each(|(column, _)| column.retain(|&row| row < types));
-            let mut cuts = subset_row_cuts(&solution, &self.types.demands);
-            if cuts.len() < FEW_CUTS {
-                cuts.extend(odd_cycle_cuts(&solution, &self.types.demands));
-            }
+            let cuts = rank_one_cuts(solution.clone(), &self.types.demands);
             if cuts.is_empty() {
                 break;
             }
             for cut in cuts {
-                self.master.add_cut(cut, &self.types.demands)?;
+                self.master.add_cut(cut, &self.types.demands, &[])?;
                 self.work.cuts += 1;
             }
             match self.converge(case, IMPROVING)? {

@@ -1,32 +1,40 @@
-//! Diving: from the linear program to a packing, by fixing patterns and generating anew.
+//! Diving: from the linear program of a case to a packing, by filling bins and generating anew.
 //!
 //! Problem: pack all items into K bins. K bins waste K·C − V in all, so only patterns whose waste is within what is
 //! left of that are allowed. Repeat: solve the linear program over such patterns of the items left, generating
-//! patterns until its value is at most the bins left; where it is above, take back half of what was fixed last, or give up; fill what is left by
-//! [`crate::subset_sum_fill`], which may end it; else fix all patterns of value 1 or more, then those above 0.6, then at
-//! least the largest. The first dive takes the largest values, later ones draw among those near it.
+//! patterns until its value is at most the bins left, and adding cuts; fill what is left by [`crate::subset_sum_fill`],
+//! which may end it; else fill bins by all patterns of value 1 or more, then by those above 0.6, then at least by the one
+//! of largest value. Where the program needs more than the bins left, half of what was filled last is taken back, and
+//! where it was one bin only, another pattern is tried, a few times in a dive. The first dive takes the largest values,
+//! later ones draw among those near it. What is decided in the case (items glued or apart, its cuts) holds in the dive,
+//! but not for the fills: any packing will do.
 //! Complexity: O(K · (rounds · (pricing table + linear program))).
 //! References: C. Joncour, S. Michel, R. Sadykov, D. Sverdlov, F. Vanderbeck, Electronic Notes in Discrete Math. 36
-//! (2010), doi:10.1016/j.endm.2010.05.088; relax and fix: R. L. F. da Silva, R. C. S. Schouery, INFORMS J. on
-//! Computing (2025), repository 2023.0399.
+//! (2010), doi:10.1016/j.endm.2010.05.088; relax and fix, also within a case: R. L. F. da Silva, R. C. S. Schouery,
+//! INFORMS J. on Computing (2025), repository 2023.0399.
+
+use std::ops::Range;
 
 use routepack_anneal::Stream;
 
-use crate::column_generation::{IMPROVING, one, scaled};
+use crate::case::Case;
+use crate::column_generation::{IMPROVING, one};
 use crate::error::PackError;
 use crate::pattern_master::{Mark, PatternMaster, UNCOVERED};
-use crate::pattern_space::PatternSpace;
 use crate::pricing::Pricing;
 use crate::pricing_table::Prices;
+use crate::rank_one_cuts::rank_one_cuts;
 use crate::subset_sum_fill::{FillTry, fill_tries, subset_sum_fill};
 use crate::types::{Pattern, Types};
 
-/// Values above this are fixed at once.
+/// Patterns of larger values fill bins at once.
 const FIXED: f64 = 0.6;
-/// Linear programs between two fixings.
+/// Linear programs between two fillings.
 const ROUNDS: u32 = 100;
-/// Fills of what is left after every fixing.
+/// Fills of what is left after every filling.
 const FILLS: usize = 3;
+/// How often another pattern than the best is tried.
+const OTHERS: usize = 3;
 
 /// One dive for a packing with at most so many bins.
 #[derive(Debug)]
@@ -36,154 +44,210 @@ pub(crate) struct Dive<'a> {
     pub(crate) bins: u64,
     /// Whether to draw among nearly largest values.
     pub(crate) random: bool,
+    /// Most rounds of cuts between two fillings.
+    pub(crate) cut_rounds: u32,
     pub(crate) table_bytes: u64,
 }
 
 impl Dive<'_> {
-    fn start(&self) -> Dived {
-        Dived { left: self.types.clone(), fixed: Vec::new(), bins: self.bins }
-    }
-
-    /// The patterns that may be fixed first.
-    pub(crate) fn space(&self) -> PatternSpace {
-        self.start().space()
-    }
-
-    /// A packing, or `None`. `master`: of the space of this dive, with patterns to begin with.
+    /// A packing, or `None`, from a case and its master, which comes back as it was.
     pub(crate) fn run(
         &self,
-        mut master: PatternMaster,
+        case: &Case,
+        master: &mut PatternMaster,
+        stream: &Stream,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Vec<Pattern>>, PackError> {
+        let (top, patterns) = (master.mark()?, master.len());
+        let found = self.descend(case, master, stream, stop)?;
+        master.truncate(patterns)?;
+        master.return_to(&top)?;
+        Ok(found)
+    }
+
+    fn descend(
+        &self,
+        case: &Case,
+        master: &mut PatternMaster,
         stream: &Stream,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Vec<Pattern>>, PackError> {
         let mut draws = stream.child(0);
-        let (mut dived, mut space) = (self.start(), self.space());
+        let mut dived = Dived::new(case, self.types, self.bins);
         let mut pricing = Pricing::new(self.table_bytes);
-        // What was fixed last, and from where.
-        let mut last: Option<(Dived, Mark, Chosen)> = None;
-        let mut fills = 0;
+        let mut last: Option<Step> = None;
+        let (mut fills, mut others) = (0, OTHERS);
         while dived.left.num_items() > 0 {
-            let bins = dived.bins_left();
-            if self.converge(&space, &mut master, &mut pricing, bins, stop)? {
+            if self.converge(&dived, master, &mut pricing, stop)? {
                 for attempt in fill_tries(&stream.child(1 + fills), 60).take(FILLS) {
-                    if let Some(rest) = fill(&dived.left, attempt, bins, stop) {
-                        dived.fixed.extend(rest);
-                        return Ok(Some(dived.fixed));
+                    if let Some(rest) = fill(&dived.left, attempt, dived.bins_left(), stop) {
+                        return Ok(Some([dived.bins(), rest].concat()));
                     }
                 }
                 fills += 1;
-                let chosen = self.choose(master.solution()?.0, &mut draws);
-                last = Some((dived, master.mark()?, chosen));
-            } else {
-                // Too much at once, it seems: half of it.
-                let Some((before, mark, mut chosen)) = last.take().filter(|last| last.2.len() > 1 && !stop())
-                else {
+                let ranked = self.rank(&dived.case, master.solution()?.0, &mut draws);
+                let chosen = ranked.iter().take_while(|chosen| chosen.1 > 0).count().max(1).min(ranked.len());
+                last = Some(Step { dived, mark: master.mark()?, ranked, chosen: 0..chosen });
+            } else if let Some(step) = &mut last {
+                if stop() || !step.less(&mut others) {
                     return Ok(None);
-                };
-                chosen.truncate(chosen.len() / 2);
-                master.return_to(&mark)?;
-                last = Some((before, mark, chosen));
+                }
+                master.return_to(&step.mark)?;
             }
-            let (before, _, chosen) = last.as_ref().expect("just set");
-            dived = before.clone();
-            dived.fix(chosen);
-            if dived.fixed.len() == before.fixed.len() {
+            let Some(step) = &last else { return Ok(None) };
+            dived = step.dived.clone();
+            dived.fill(&step.ranked[step.chosen.clone()], master)?;
+            if dived.taken.len() == step.dived.taken.len() {
                 return Ok(None);
             }
-            space = dived.space();
-            master.set_demands(&dived.left.demands)?;
-            master.bar_unless(|pattern| space.holds(pattern))?;
+            master.bar_unless(|column| dived.case.pattern(column).is_some())?;
         }
-        Ok(Some(dived.fixed))
+        Ok(Some(dived.bins()))
     }
 
-    /// Generates patterns until the linear program needs no more than so many bins; false if it does need more.
+    /// Generates patterns until the linear program needs no more than the bins left, with cuts; false if it does need more.
     fn converge(
         &self,
-        space: &PatternSpace,
+        dived: &Dived,
         master: &mut PatternMaster,
         pricing: &mut Pricing,
-        bins: u64,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<bool, PackError> {
+        let space = &dived.case.space;
         let one = one(space.capacity, self.types.sizes.last().copied().unwrap_or(1));
+        let mut cut_rounds = 0;
         for _ in 0..ROUNDS {
             let Some(solved) = master.solve(stop)? else { return Ok(false) };
-            if solved.objective <= bins as f64 + 1e-6 {
-                let uncovered = master.solution()?.1 > UNCOVERED;
-                if !uncovered || !master.raise_costs()? {
-                    return Ok(!uncovered);
+            if solved.objective <= dived.bins_left() as f64 + 1e-6 {
+                let (mut solution, uncovered) = master.solution()?;
+                if uncovered > UNCOVERED {
+                    if !master.raise_costs()? {
+                        return Ok(false);
+                    }
+                    continue;
                 }
+                if cut_rounds == self.cut_rounds {
+                    return Ok(true);
+                }
+                solution.extend(dived.taken.iter().map(|column| (column.clone(), 1.0)));
+                let cuts = rank_one_cuts(solution, &self.types.demands);
+                if cuts.is_empty() {
+                    return Ok(true);
+                }
+                for cut in cuts {
+                    master.add_cut(cut, &self.types.demands, &dived.taken)?;
+                }
+                cut_rounds += 1;
                 continue;
             }
-            let weights: Vec<i64> = solved.duals.iter().map(|&dual| scaled(dual, one)).collect();
-            let prices = Prices { weights: &weights, cuts: &[] };
+            let leaf = dived.case.leaf(&solved, &master.cuts, one);
+            let prices = Prices { weights: &leaf.weights, cuts: &leaf.cuts };
             let priced = pricing.price(space, &prices, one + (one >> IMPROVING), stop);
-            if stop() || master.add(priced.patterns)? == 0 {
+            let columns = priced.patterns.iter().map(|pattern| dived.case.column(pattern));
+            if stop() || master.add(columns)? == 0 {
                 return Ok(false);
             }
         }
         Ok(false)
     }
 
-    /// The patterns to fix, with copies.
-    fn choose(&self, solution: Vec<(Pattern, f64)>, draws: &mut Stream) -> Chosen {
-        let mut ranked: Vec<(f64, Pattern, f64)> = solution
-            .into_iter()
+    /// Patterns of the case with the bins to fill by each, best first.
+    fn rank(&self, case: &Case, solution: Vec<(Pattern, f64)>, draws: &mut Stream) -> Vec<(Pattern, u64)> {
+        let read = solution.into_iter().filter_map(|(column, value)| Some((case.pattern(&column)?, value)));
+        let mut ranked: Vec<(f64, Pattern, f64)> = read
             .map(|(pattern, value)| {
                 (value + if self.random { 0.3 * draws.unit() } else { 0.0 }, pattern, value)
             })
             .collect();
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        let copies = |(place, (_, pattern, value)): (usize, (f64, Pattern, f64))| {
-            let least = u64::from(value > FIXED || place == 0);
-            (pattern, ((value + 1e-6) as u64).max(least))
-        };
-        ranked.into_iter().enumerate().map(copies).filter(|(_, copies)| *copies > 0).collect()
+        let copies = |value: f64| ((value + 1e-6) as u64).max(u64::from(value > FIXED));
+        let mut ranked: Vec<_> =
+            ranked.into_iter().map(|(_, pattern, value)| (pattern, copies(value))).collect();
+        ranked.sort_by_key(|chosen| chosen.1 == 0);
+        ranked
     }
 }
 
-/// Patterns to fix, with copies.
-type Chosen = Vec<(Pattern, u64)>;
+/// What was filled last, and from where.
+#[derive(Debug)]
+struct Step {
+    dived: Dived,
+    mark: Mark,
+    /// Patterns of the case with the bins to fill by each, best first; those that are none are filled by one bin if they must.
+    ranked: Vec<(Pattern, u64)>,
+    chosen: Range<usize>,
+}
 
-/// What is fixed and what is left.
+impl Step {
+    /// Half of the bins, or another one as often as `others` says; false if there is nothing else.
+    fn less(&mut self, others: &mut usize) -> bool {
+        if self.chosen.len() > 1 {
+            self.chosen.end = self.chosen.len() / 2;
+        } else if *others > 0 {
+            *others -= 1;
+            self.chosen = self.chosen.end..self.chosen.end + 1;
+        } else {
+            return false;
+        }
+        self.chosen.end <= self.ranked.len()
+    }
+}
+
+/// What is filled and what is left.
 #[derive(Debug, Clone)]
 struct Dived {
+    /// The items left as a case, with the patterns the bins left allow.
+    case: Case,
+    /// The same by type.
     left: Types,
-    fixed: Vec<Pattern>,
+    /// Columns of the bins filled.
+    taken: Vec<Pattern>,
     /// Bins in all.
     bins: u64,
 }
 
 impl Dived {
+    fn new(case: &Case, types: &Types, bins: u64) -> Self {
+        Self { case: case.clone(), left: types.clone(), taken: Vec::new(), bins }
+    }
+
     fn bins_left(&self) -> u64 {
-        self.bins - self.fixed.len() as u64
+        self.bins - self.taken.len() as u64
     }
 
-    /// Patterns of the items left, in the bins left.
-    fn space(&self) -> PatternSpace {
-        let waste = u128::from(self.bins_left()) * u128::from(self.left.capacity) - self.left.total();
-        let slack = waste.min(self.left.capacity.into()) as u64;
-        PatternSpace { slack, ..PatternSpace::of_types(&self.left) }
+    /// The bins filled, by type.
+    fn bins(&self) -> Vec<Pattern> {
+        self.taken.iter().map(|column| self.by_type(column)).collect()
     }
 
-    /// Fixes patterns, with copies, as far as items and volume allow.
-    fn fix(&mut self, chosen: &[(Pattern, u64)]) {
+    fn by_type(&self, column: &[u32]) -> Pattern {
+        column.iter().copied().filter(|&row| (row as usize) < self.left.len()).collect()
+    }
+
+    /// Fills bins by patterns, with copies, as far as items and volume allow.
+    fn fill(&mut self, chosen: &[(Pattern, u64)], master: &mut PatternMaster) -> Result<(), PackError> {
         for (pattern, copies) in chosen {
-            for _ in 0..*copies {
-                let taken = available(&self.left, pattern);
+            for _ in 0..(*copies).max(1) {
+                let available = available(&self.case.node.demands, pattern);
+                let column = self.case.column(&available);
+                let taken = self.by_type(&column);
                 let rest = self.left.total() - u128::from(self.left.load(&taken));
                 let bins = self.bins_left();
-                if taken.is_empty()
+                if available.is_empty()
                     || bins == 0
                     || rest > u128::from(bins - 1) * u128::from(self.left.capacity)
                 {
                     break;
                 }
+                self.case.take(&available);
                 taken.iter().for_each(|&kind| self.left.demands[kind as usize] -= 1);
-                self.fixed.push(taken);
+                master.take(&column)?;
+                self.taken.push(column);
             }
         }
+        let waste = u128::from(self.bins_left()) * u128::from(self.left.capacity) - self.left.total();
+        self.case = self.case.clone().within(waste.min(self.left.capacity.into()) as u64);
+        Ok(())
     }
 }
 
@@ -195,7 +259,76 @@ fn fill(left: &Types, attempt: FillTry, bins: u64, stop: &(dyn Fn() -> bool + Sy
 }
 
 /// The part of a pattern that is left.
-fn available(left: &Types, pattern: &[u32]) -> Pattern {
+fn available(left: &[u32], pattern: &[u32]) -> Pattern {
     let same = pattern.chunk_by(|a, b| a == b);
-    same.flat_map(|same| &same[..same.len().min(left.demands[same[0] as usize] as usize)]).copied().collect()
+    same.flat_map(|same| &same[..same.len().min(left[same[0] as usize] as usize)]).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use routepack_certificate::Statement;
+
+    use super::*;
+
+    /// Full bins of 100 cut into items at random: sizes, and the types of each bin.
+    fn full_bins(bins: usize, stream: &mut Stream) -> (Statement, Types, Vec<Pattern>) {
+        let mut cut = || {
+            let first = 15 + stream.below(40);
+            let second = 15 + stream.below(60 - first.min(45));
+            vec![first, second, 100 - first - second]
+        };
+        let bins: Vec<Vec<u64>> = (0..bins).map(|_| cut()).collect();
+        let statement = Statement::bins(bins.concat(), 100);
+        let types = Types::new(&statement).unwrap();
+        let items: Vec<Vec<u32>> =
+            (0..bins.len() as u32).map(|bin| (3 * bin..3 * bin + 3).collect()).collect();
+        let patterns = types.patterns_of(&items);
+        (statement, types, patterns)
+    }
+
+    #[test]
+    fn dives_find_packings_and_leave_the_master_as_it_was() {
+        let mut found = 0;
+        for seed in 0..60 {
+            let mut stream = Stream::new(seed);
+            let (statement, types, planted) = full_bins(12, &mut stream);
+            let root = Case::root(&statement, &types, 0);
+            let mut master = PatternMaster::new(&root.space).unwrap();
+            // Glue two items of a planted bin, and keep two types apart that no planted bin joins.
+            let (i, j) = (planted[0][0], planted[0][1]);
+            let row = root.needs_row(i, j).then(|| master.add_row().unwrap());
+            let kinds = 0..types.len() as u32;
+            let joined = |a, b| planted.iter().any(|bin| bin.contains(&a) && bin.contains(&b));
+            let (a, b) = kinds
+                .clone()
+                .flat_map(|a| kinds.clone().map(move |b| (a, b)))
+                .find(|&(a, b)| {
+                    a < b && types.sizes[a as usize] + types.sizes[b as usize] < 85 && !joined(a, b)
+                })
+                .unwrap();
+            let case = root.together(i, j, row).apart(a, b);
+            let dive =
+                Dive { types: &types, bins: 12, random: seed % 2 > 0, cut_rounds: 2, table_bytes: 1 << 20 };
+            let dived = Dived::new(&case, &types, 12);
+            assert!(dive.converge(&dived, &mut master, &mut Pricing::new(1 << 20), &|| false).unwrap());
+            let before = master.solve(&|| false).unwrap().unwrap();
+            let bins = dive.run(&case, &mut master, &Stream::new(seed), &|| false).unwrap();
+            let after = master.solve(&|| false).unwrap().unwrap();
+            assert!(
+                (before.objective - after.objective).abs() < 1e-6,
+                "{} {}",
+                before.objective,
+                after.objective
+            );
+            assert_eq!(before.cut_duals.len(), after.cut_duals.len());
+            let Some(bins) = bins else { continue };
+            found += 1;
+            let mut packed = bins.concat();
+            packed.sort_unstable();
+            let mut all = planted.concat();
+            all.sort_unstable();
+            assert_eq!((packed, bins.len()), (all, 12));
+        }
+        assert!(found > 40, "{found}");
+    }
 }

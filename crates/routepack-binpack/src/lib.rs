@@ -24,6 +24,7 @@ mod pricing;
 mod pricing_search;
 mod pricing_table;
 mod program;
+mod rank_one_cuts;
 mod reflect;
 mod repack;
 mod restricted_program;

@@ -37,7 +37,7 @@ pub struct PackOptions {
     pub group_types: u32,
     /// Size of a pricing table (bytes); wider capacities are priced by search.
     pub table_bytes: u64,
-    /// Dives from the first linear program of a tree search to a packing: two at once, others as the tree grows (dives).
+    /// Dives of one tree search to a packing: from its first linear program, then from every eighth case (dives).
     pub dives: u32,
     /// Cases of one tree search (cases); 0 does without.
     pub cases: u64,
@@ -60,7 +60,7 @@ impl Default for PackOptions {
             column_types: 1200,
             group_types: 600,
             table_bytes: 1 << 29,
-            dives: 8,
+            dives: 64,
             cases: 10_000,
             program_nodes: 200,
             check_bytes: 2 << 30,

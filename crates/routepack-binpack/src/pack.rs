@@ -14,6 +14,7 @@ use routepack_certificate::{Certificate, Proof, Statement, TreeNode};
 
 use crate::best_fit_decreasing::best_fit_decreasing;
 use crate::bound::Bound;
+use crate::case::Case;
 use crate::column_generation::{ColumnLimits, generate_columns};
 use crate::decide::{DecideLimits, Decided, decide};
 use crate::dive::Dive;
@@ -226,12 +227,19 @@ impl Search<'_> {
             if self.over() || bins > self.improving() {
                 break;
             }
-            let dive =
-                Dive { types: &up.grouped, bins, random: number > 0, table_bytes: self.options.table_bytes };
-            let space = dive.space();
-            let mut master = PatternMaster::new(&space)?;
-            master.add(generated.patterns.iter().filter(|pattern| space.holds(pattern)).cloned())?;
-            if let Some(bins) = dive.run(master, &self.stream.child(3).child(number), self.stop)? {
+            let dive = Dive {
+                types: &up.grouped,
+                bins,
+                random: number > 0,
+                cut_rounds: 0,
+                table_bytes: self.options.table_bytes,
+            };
+            let case = Case::of_types(&up.grouped, bins);
+            let mut master = PatternMaster::new(&case.space)?;
+            master.add(generated.patterns.iter().filter(|pattern| case.space.holds(pattern)).cloned())?;
+            if let Some(bins) =
+                dive.run(&case, &mut master, &self.stream.child(3).child(number), self.stop)?
+            {
                 self.offer(up.spell_out(self.types, &bins), "dive over groups of sizes");
                 break;
             }

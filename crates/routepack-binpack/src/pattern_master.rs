@@ -46,7 +46,8 @@ pub(crate) struct Mark {
     basis: Basis,
     demands: Vec<u32>,
     barred: Vec<bool>,
-    cuts: usize,
+    /// Right sides of the cuts.
+    bounds: Vec<f64>,
 }
 
 impl PatternMaster {
@@ -66,14 +67,6 @@ impl PatternMaster {
         Ok(Self { master, patterns, barred, known: HashSet::new(), cuts: Vec::new() })
     }
 
-    /// A new master of the same patterns, without cuts and bars, at the basis of a mark without cuts.
-    pub(crate) fn fork(&self, space: &PatternSpace, mark: &Mark) -> Result<Self, PackError> {
-        let mut fork = Self::new(space)?;
-        fork.add(self.patterns[..mark.barred.len()].iter().filter(|pattern| !pattern.is_empty()).cloned())?;
-        fork.master.restore(&mark.basis)?;
-        Ok(fork)
-    }
-
     /// Adds the patterns that are not there yet; returns how many.
     pub(crate) fn add(&mut self, patterns: impl IntoIterator<Item = Pattern>) -> Result<usize, PackError> {
         let mut columns = Vec::new();
@@ -84,10 +77,7 @@ impl PatternMaster {
             let types = self.master.demands().len();
             let same = pattern.chunk_by(|a, b| a == b).filter(|same| (same[0] as usize) < types);
             let covers = same.map(|same| (same[0] as usize, same.len() as f64)).collect();
-            let cuts = self.cuts.iter().enumerate().map(|(place, cut)| {
-                let own = || if pattern.contains(&((types + place) as u32)) { 1.0 } else { 0.0 };
-                (place, cut.as_ref().map_or_else(own, |cut| coefficient(cut, &pattern)))
-            });
+            let cuts = (0..self.cuts.len()).map(|place| (place, self.share(place, &pattern)));
             let cuts = cuts.filter(|&(_, value)| value > 0.0).collect();
             columns.push(Column { cost: 1.0, covers, cuts, upper: f64::INFINITY });
             self.patterns.push(pattern);
@@ -98,6 +88,21 @@ impl PatternMaster {
             self.master.add_columns(columns)?;
         }
         Ok(added)
+    }
+
+    /// Patterns so far, the empty ones of artificial columns among them.
+    pub(crate) fn len(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// Forgets all patterns but the first so many; to be followed by [`Self::return_to`].
+    pub(crate) fn truncate(&mut self, patterns: usize) -> Result<(), PackError> {
+        self.master.retain_columns(|place, _| place < patterns)?;
+        self.patterns.drain(patterns..).for_each(|pattern| {
+            self.known.remove(&pattern);
+        });
+        self.barred.truncate(patterns);
+        Ok(())
     }
 
     /// Makes uncovered items as dear as they get; false if they were already.
@@ -137,18 +142,19 @@ impl PatternMaster {
 
     /// Where the master stands: at an optimum just found.
     pub(crate) fn mark(&self) -> Result<Mark, PackError> {
-        let demands = self.master.demands().iter().map(|&demand| demand as u32).collect();
+        let demands = self.demands();
         let (basis, barred) = (self.master.basis()?, self.barred.clone());
-        Ok(Mark { basis, demands, barred, cuts: self.cuts.len() })
+        Ok(Mark { basis, demands, barred, bounds: self.master.cut_bounds().collect() })
     }
 
     /// Goes back to a mark; patterns added since stay.
     pub(crate) fn return_to(&mut self, mark: &Mark) -> Result<(), PackError> {
-        if self.cuts.len() > mark.cuts {
-            self.master.retain_cuts(|place| place < mark.cuts)?;
-            self.cuts.truncate(mark.cuts);
+        let cuts = mark.bounds.len();
+        if self.cuts.len() > cuts {
+            self.master.retain_cuts(|place| place < cuts)?;
+            self.cuts.truncate(cuts);
             // The rows of glued items that are no more.
-            let rows = (self.master.demands().len() + mark.cuts) as u32;
+            let rows = (self.master.demands().len() + cuts) as u32;
             for pattern in &mut self.patterns {
                 if pattern.last().is_some_and(|&row| row >= rows) {
                     self.known.remove(pattern);
@@ -158,6 +164,7 @@ impl PatternMaster {
             }
         }
         self.set_demands(&mark.demands)?;
+        self.set_bounds(&mark.bounds)?;
         let mut barred = mark.barred.clone();
         barred.resize(self.patterns.len(), false);
         self.set_bars(barred)?;
@@ -178,8 +185,44 @@ impl PatternMaster {
         Ok(self.master.limit_columns(&limits)?)
     }
 
+    /// What is left to cover once a bin has been filled by this pattern.
+    pub(crate) fn take(&mut self, pattern: &[u32]) -> Result<(), PackError> {
+        let mut demands = self.demands();
+        let rows = demands.len();
+        for &row in pattern.iter().filter(|&&row| (row as usize) < rows) {
+            demands[row as usize] = demands[row as usize].saturating_sub(1);
+        }
+        self.set_demands(&demands)?;
+        let rests = self.master.cut_bounds().enumerate();
+        let rests: Vec<f64> = rests.map(|(place, bound)| bound - self.share(place, pattern)).collect();
+        self.set_bounds(&rests)
+    }
+
+    /// Coefficient of a pattern in a cut, or in the row of a glued item.
+    fn share(&self, cut: usize, pattern: &[u32]) -> f64 {
+        let own = (self.master.demands().len() + cut) as u32;
+        match &self.cuts[cut] {
+            Some(cut) => coefficient(cut, pattern),
+            None => f64::from(u8::from(pattern.contains(&own))),
+        }
+    }
+
+    fn demands(&self) -> Vec<u32> {
+        self.master.demands().iter().map(|&demand| demand as u32).collect()
+    }
+
+    fn set_bounds(&mut self, bounds: &[f64]) -> Result<(), PackError> {
+        let changed = self.master.cut_bounds().zip(bounds).enumerate();
+        let changed: Vec<usize> =
+            changed.filter(|(_, (old, new))| (old - *new).abs() > 0.0).map(|(place, _)| place).collect();
+        for place in changed {
+            self.master.change_cut(place, bounds[place])?;
+        }
+        Ok(())
+    }
+
     /// Changes demands.
-    pub(crate) fn set_demands(&mut self, demands: &[u32]) -> Result<(), PackError> {
+    fn set_demands(&mut self, demands: &[u32]) -> Result<(), PackError> {
         for (place, &demand) in demands.iter().enumerate() {
             if self.master.demands()[place] as u32 != demand {
                 self.master.change_demand(place, f64::from(demand))?;
@@ -220,14 +263,17 @@ impl PatternMaster {
     }
 
     /// Adds a cut.
-    pub(crate) fn add_cut(&mut self, cut: Cut, demands: &[u32]) -> Result<(), PackError> {
+    ///
+    /// `taken`: patterns of bins already filled, see [`Self::take`].
+    pub(crate) fn add_cut(&mut self, cut: Cut, demands: &[u32], taken: &[Pattern]) -> Result<(), PackError> {
         let values = self.patterns.iter().map(|pattern| coefficient(&cut, pattern)).enumerate();
         let coefficients = values.filter(|&(_, value)| value > 0.0).collect();
         let parts = cut
             .multipliers
             .iter()
             .map(|&(kind, multiplier)| u64::from(multiplier) * u64::from(demands[kind as usize]));
-        let bound = (parts.sum::<u64>() / u64::from(cut.denominator)) as f64;
+        let taken: f64 = taken.iter().map(|pattern| coefficient(&cut, pattern)).sum();
+        let bound = (parts.sum::<u64>() / u64::from(cut.denominator)) as f64 - taken;
         self.master.add_cut(&routepack_lp::Cut { coefficients, relation: Relation::AtMost, bound })?;
         self.cuts.push(Some(cut));
         Ok(())
@@ -254,4 +300,36 @@ pub(crate) fn coefficient(cut: &Cut, pattern: &[u32]) -> f64 {
         found.map_or(0, |place| u64::from(cut.multipliers[place].1))
     };
     (pattern.iter().map(multiplier).sum::<u64>() / u64::from(cut.denominator)) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use routepack_certificate::Statement;
+
+    use super::*;
+    use crate::types::Types;
+
+    #[test]
+    fn filled_bins_are_taken_from_demands_and_cuts() {
+        let types = Types::new(&Statement::bins(vec![5, 4, 3, 2, 2], 9)).unwrap();
+        let mut master = PatternMaster::new(&PatternSpace::of_types(&types)).unwrap();
+        master.add([vec![0, 1], vec![0, 2], vec![1, 2, 3], vec![3, 3]]).unwrap();
+        let row = master.add_row().unwrap();
+        master.add([vec![2, 3, 3, row]]).unwrap();
+        let cut = Cut { scale: 1, denominator: 2, multipliers: vec![(0, 1), (1, 1), (2, 1)] };
+        master.add_cut(cut.clone(), &types.demands, &[]).unwrap();
+        master.solve(&|| false).unwrap().unwrap();
+        let mark = master.mark().unwrap();
+        let sides = |master: &PatternMaster| (master.demands(), master.master.cut_bounds().collect());
+        assert_eq!(sides(&master), (vec![1, 1, 1, 2], vec![1.0, 1.0]));
+        master.take(&[0, 1]).unwrap();
+        assert_eq!(sides(&master), (vec![0, 0, 1, 2], vec![1.0, 0.0]));
+        master.take(&[2, 3, 3, row]).unwrap();
+        assert_eq!(sides(&master), (vec![0, 0, 0, 0], vec![0.0, 0.0]));
+        // A cut found later counts what was taken before.
+        master.add_cut(cut, &types.demands, &[vec![0, 1]]).unwrap();
+        assert_eq!(sides(&master).1, [0.0, 0.0, 0.0]);
+        master.return_to(&mark).unwrap();
+        assert_eq!(sides(&master), (vec![1, 1, 1, 2], vec![1.0, 1.0]));
+    }
 }

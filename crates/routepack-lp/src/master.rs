@@ -327,6 +327,25 @@ impl CoverMaster {
         Ok(position)
     }
 
+    /// The right side of every cut.
+    pub fn cut_bounds(&self) -> impl Iterator<Item = f64> {
+        self.state.cuts.iter().map(|cut| cut.1)
+    }
+
+    /// Changes the right side of a cut, for instance to what is left when some columns are fixed.
+    ///
+    /// # Errors
+    /// [`LpError::IndexOutOfRange`] or [`LpError::NotFinite`].
+    pub fn change_cut(&mut self, cut: usize, bound: f64) -> Result<(), LpError> {
+        index("cut", cut, self.state.cuts.len())?;
+        finite("bound of a cut", bound)?;
+        self.state.cuts[cut].1 = bound;
+        let constraint = self.state.demands.len() + cut;
+        engine!(self, engine => engine.change_cut(constraint, self.state.cuts[cut]))?;
+        self.solved = None;
+        Ok(())
+    }
+
     /// Keeps the cuts at the positions for which `keep` says so, and renumbers them in order, in the columns too.
     ///
     /// # Errors

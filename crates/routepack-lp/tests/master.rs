@@ -226,6 +226,7 @@ fn bad_input_is_refused_and_changes_nothing() {
         assert!(out_of_range(master.change_demand(1, 0.0)));
         let cut = Cut { coefficients: vec![(1, 1.0)], relation: Relation::AtMost, bound: 1.0 };
         assert!(out_of_range(master.add_cut(&cut).map(|_| ())));
+        assert!(out_of_range(master.change_cut(0, 1.0)));
         assert!(near(master.solve().unwrap().objective, 1.0));
     }
 }
@@ -241,6 +242,7 @@ enum Change {
     Remove(u64),
     Demand(usize, i32),
     Cut(Vec<i32>, u8, i32),
+    Bound(usize, i32),
     RemoveCuts(u64),
 }
 
@@ -256,6 +258,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
         1 => any::<u64>().prop_map(Change::Remove),
         1 => (any::<usize>(), 0i32..=12).prop_map(|(i, units)| Change::Demand(i, units)),
         2 => (prop::collection::vec(0i32..=2, 1..12), 0u8..3, 0i32..=12).prop_map(|(g, r, b)| Change::Cut(g, r, b)),
+        1 => (any::<usize>(), 0i32..=12).prop_map(|(k, bound)| Change::Bound(k, bound)),
         1 => any::<u64>().prop_map(Change::RemoveCuts),
     ];
     prop::collection::vec(change, 1..14)
@@ -395,6 +398,12 @@ fn every_change_equals_a_master_from_scratch() {
                             assert_eq!(master.add_cut(&cut).unwrap(), num_cuts);
                             cuts.push((relation, cut.bound));
                         }
+                        Change::Bound(k, bound) if num_cuts > 0 => {
+                            master.change_cut(k % num_cuts, f64::from(bound)).unwrap();
+                            cuts[k % num_cuts].1 = f64::from(bound);
+                            assert!(master.cut_bounds().eq(cuts.iter().map(|cut| cut.1)));
+                        }
+                        Change::Bound(..) => {}
                         Change::RemoveCuts(bits) => {
                             let keep = |k: usize| bits >> (k % 64) & 1 == 0;
                             master.retain_cuts(keep).unwrap();

@@ -68,12 +68,18 @@ impl Primal {
     }
 
     pub(super) fn add_cut(&mut self, cut: &Cut) -> Result<(), LpError> {
-        let (lower, upper) = match cut.relation {
-            Relation::AtLeast => (cut.bound, f64::INFINITY),
-            Relation::AtMost => (f64::NEG_INFINITY, cut.bound),
-            Relation::Equal => (cut.bound, cut.bound),
-        };
+        let (lower, upper) = sides(cut.relation, cut.bound);
         self.0.add_constraint(lower, upper, &cut.coefficients)
+    }
+
+    /// `constraint`: the cut's place behind the cover constraints.
+    pub(super) fn change_cut(
+        &mut self,
+        constraint: usize,
+        (relation, bound): (Relation, f64),
+    ) -> Result<(), LpError> {
+        let (lower, upper) = sides(relation, bound);
+        self.0.bound_constraint(constraint, lower, upper)
     }
 
     pub(super) fn delete_cuts(&mut self, state: &State, kept: &[bool]) -> Result<(), LpError> {
@@ -129,5 +135,14 @@ fn read(status: highs_sys::HighsInt) -> Option<MasterStatus> {
         highs_sys::MODEL_STATUS_UNBOUNDED => Some(MasterStatus::Unbounded),
         highs_sys::MODEL_STATUS_REACHED_INTERRUPT => Some(MasterStatus::Stopped),
         _ => None,
+    }
+}
+
+/// What a constraint is at least and at most.
+fn sides(relation: Relation, bound: f64) -> (f64, f64) {
+    match relation {
+        Relation::AtLeast => (bound, f64::INFINITY),
+        Relation::AtMost => (f64::NEG_INFINITY, bound),
+        Relation::Equal => (bound, bound),
     }
 }

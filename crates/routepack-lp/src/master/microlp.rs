@@ -66,6 +66,10 @@ impl Dual {
         self.forget()
     }
 
+    pub(super) fn change_cut(&mut self, _: usize, _: (Relation, f64)) -> Result<(), LpError> {
+        self.forget()
+    }
+
     pub(super) fn delete_cuts(&mut self, _: &State, _: &[bool]) -> Result<(), LpError> {
         self.forget()
     }
