@@ -43,8 +43,10 @@ const MUCH: u32 = 15;
 const NOISE: u32 = 36;
 /// Rounds of cuts in one case.
 const CUT_ROUNDS: u32 = 10;
-/// Cases from one dive to the next, and rounds of cuts between two fillings of a dive.
+/// Cases from one dive to the next, the part of the bins left that a dive fills at once, and rounds of cuts between two
+/// fillings.
 const DIVE_EVERY: u64 = 8;
+const DIVE_SHARE: f64 = 0.1;
 const DIVE_CUTS: u32 = 2;
 /// What a glued case closed at once adds to the rank of its pair, as a multiple.
 const HISTORY: f64 = 4.0;
@@ -309,6 +311,7 @@ impl Search<'_> {
             types: self.types,
             bins: self.bins,
             random: self.dived > 0,
+            share: DIVE_SHARE,
             cut_rounds: DIVE_CUTS,
             table_bytes: self.limits.table_bytes,
         };

@@ -3,10 +3,10 @@
 //! Problem: pack all items into K bins. K bins waste K·C − V in all, so only patterns whose waste is within what is
 //! left of that are allowed. Repeat: solve the linear program over such patterns of the items left, generating
 //! patterns until its value is at most the bins left, and adding cuts; fill what is left by [`crate::subset_sum_fill`],
-//! which may end it; else fill bins by all patterns of value 1 or more, then by those above 0.6, then at least by the one
-//! of largest value. Where the program needs more than the bins left, half of what was filled last is taken back, and
-//! where it was one bin only, another pattern is tried, a few times in a dive. The first dive takes the largest values,
-//! later ones draw among those near it. What is decided in the case (items glued or apart, its cuts) holds in the dive,
+//! which may end it; else fill a share of the bins left, by patterns of value 1 or more, then by those above 0.6, at least
+//! one by the pattern of largest value. Where the program needs more than the bins left, half of what was filled last is
+//! taken back, and where it was one bin only, another pattern is tried, a few times in a dive. The first dive takes the
+//! largest values, later ones draw among those near it. What is decided in the case (items glued or apart, its cuts) holds in the dive,
 //! but not for the fills: any packing will do.
 //! Complexity: O(K · (rounds · (pricing table + linear program))).
 //! References: C. Joncour, S. Michel, R. Sadykov, D. Sverdlov, F. Vanderbeck, Electronic Notes in Discrete Math. 36
@@ -44,6 +44,8 @@ pub(crate) struct Dive<'a> {
     pub(crate) bins: u64,
     /// Whether to draw among nearly largest values.
     pub(crate) random: bool,
+    /// Of the bins left, at most this part is filled at once.
+    pub(crate) share: f64,
     /// Most rounds of cuts between two fillings.
     pub(crate) cut_rounds: u32,
     pub(crate) table_bytes: u64,
@@ -85,8 +87,15 @@ impl Dive<'_> {
                     }
                 }
                 fills += 1;
+                let most = (dived.bins_left() as f64 * self.share).ceil() as usize;
                 let ranked = self.rank(&dived.case, master.solution()?.0, &mut draws);
-                let chosen = ranked.iter().take_while(|chosen| chosen.1 > 0).count().max(1).min(ranked.len());
+                let chosen = ranked
+                    .iter()
+                    .take_while(|chosen| chosen.1 > 0)
+                    .count()
+                    .min(most)
+                    .max(1)
+                    .min(ranked.len());
                 last = Some(Step { dived, mark: master.mark()?, ranked, chosen: 0..chosen });
             } else if let Some(step) = &mut last {
                 if stop() || !step.less(&mut others) {
@@ -307,8 +316,14 @@ mod tests {
                 })
                 .unwrap();
             let case = root.together(i, j, row).apart(a, b);
-            let dive =
-                Dive { types: &types, bins: 12, random: seed % 2 > 0, cut_rounds: 2, table_bytes: 1 << 20 };
+            let dive = Dive {
+                types: &types,
+                bins: 12,
+                random: seed % 2 > 0,
+                share: 0.1 + (seed % 3) as f64 / 3.0,
+                cut_rounds: 2,
+                table_bytes: 1 << 20,
+            };
             let dived = Dived::new(&case, &types, 12);
             assert!(dive.converge(&dived, &mut master, &mut Pricing::new(1 << 20), &|| false).unwrap());
             let before = master.solve(&|| false).unwrap().unwrap();
