@@ -76,7 +76,7 @@ impl Cluster {
     /// Refuses figures that describe no cluster.
     ///
     /// # Errors
-    /// A figure that is no number from 10^-6 on, an efficiency above 2 (of halved FLOPs; else 1), or rows not ascending.
+    /// A figure that is no number from 10^-12 on, an efficiency above 2 (of halved FLOPs; else 1), or rows not ascending.
     pub fn check(&self) -> Result<(), SimulateError> {
         let refuse = |field: &'static str, value: String, limit: &str| {
             Err(SimulateError::Cluster { cluster: self.name.clone(), field, value, limit: limit.to_owned() })
@@ -97,8 +97,8 @@ impl Cluster {
             ("network.gb_s", self.network.gb_s, 1e6),
         ];
         for (field, value, most) in rates {
-            if !(1e-6..=most).contains(&value) {
-                return refuse(field, format!("{value:e}"), &format!("10^-6 to {most}"));
+            if !(1e-12..=most).contains(&value) {
+                return refuse(field, format!("{value:e}"), &format!("10^-12 to {most}"));
             }
         }
         for (field, value) in

@@ -134,7 +134,7 @@ mod tests {
         let slow = CLUSTERS[0].1.replace("peak_tflops = 148.0", "peak_tflops = 1e-300");
         assert_ne!(slow, CLUSTERS[0].1);
         let error = parse_cluster(&slow, "my.toml").expect_err("too slow").to_string();
-        assert!(error.contains("peak_tflops = 1e-300: expected 10^-6 to 1000000"), "{error}");
+        assert!(error.contains("peak_tflops = 1e-300: expected 10^-12 to 1000000"), "{error}");
         assert!(error.starts_with("my.toml: cluster H20"), "{error}");
     }
 }
