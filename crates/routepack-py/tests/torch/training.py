@@ -1,6 +1,7 @@
 """Training does not notice that experts move: four gloo processes, EP 2 × EDP 2."""
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import torch.multiprocessing as mp
 
 import kills
 import routepack
+import routepack.torch.mover
 from moe import DP, EXPERTS, FFN, HIDDEN, IDENTITY, LAYERS, TENSORS, Trainer, dense_log_probs, draw, equal
 from routepack.torch import (
     ColumnMap,
@@ -181,14 +183,14 @@ def a_save_that_is_not_what_its_map_says_is_refused(folder):
         ("MapMismatch", "no routepack_live_map.json: nobody knows", lambda bad: map_of(bad).unlink()),
         ("MapMismatch", "its slots have", edit(lambda held: held.update(log2phys=IDENTITY))),
         ("FileError", "no map", lambda bad: map_of(bad).write_text("{")),
-        ("FileError", "expected 'routepack-live-map 1' in order 'logical'", edit(lambda held: held.update(order="slots"))),
+        ("FileError", "expected 'routepack-live-map 2' in order 'logical'", edit(lambda held: held.update(order="slots"))),
         ("MapMismatch", "experts are in slots", lambda bad: (bad / "routepack_map.json").write_text("{}")),
         ("MapMismatch", "written under map", lambda bad: shutil.copy(folder / "other" / shard, bad / shard)),
         ("FileError", "cannot read", lambda bad: (bad / shard).unlink()),
         ("FileError", "no shard of save_logical", lambda bad: (bad / shard).write_bytes(b"")),
         ("FileError", "were not saved", edit(lambda held: held["shards"].pop(2))),
         ("FileError", "tensors of an expert", edit(lambda held: held["tensors"].update(up=31))),
-        ("FileError", "no sets ['reference']", edit(lambda held: held["sets"].remove("reference"))),
+        ("FileError", "no sets ['reference']", edit(lambda held: held["sets"].pop("reference"))),
         ("FileError", "not what was saved", flip),
         ("FileError", "ends at byte", lambda bad: (bad / shard).write_bytes((bad / shard).read_bytes()[:-1])),
     ]):
@@ -207,7 +209,7 @@ def a_save_that_is_not_what_its_map_says_is_refused(folder):
         saw = [text for text in heard if "was given up: rank" not in text]
         assert saw and all(text.startswith(error) and words in text for text in saw), heard
         if victim.state.versions["weight"] != victim.state.sha256:
-            fails(MapMismatch, "being loaded", victim.train_step)
+            fails(MapMismatch, "torn", victim.train_step)
         load_logical(victim.state, good, victim.columns)
         victim.steps_done = 1
         assert equal(victim.canonical(), trainer.canonical())
@@ -240,6 +242,195 @@ def a_save_is_whole_or_not_there(folder):
     fails(routepack.RoutePackError, "cannot make it" if dist.get_rank() == 0 else "given up", lambda: save_logical(trainer.state, where))
     trainer.state._tear()
     fails(MapMismatch, "torn", lambda: save_logical(trainer.state, folder / "torn"))
+
+
+def one_set(dtype, flat=False, topology={"dp": DP, "ep": 2}, dtype_of_layer=lambda layer: None):
+    """A state of one set, filled, and its tensors."""
+    state = ExpertState(topology, EXPERTS, IDENTITY, {"up": FFN})
+    size = torch.zeros(1, dtype=dtype).element_size()
+    if flat:
+        shard = torch.ones(200, dtype=dtype)
+        state.add("ema", size, "flat", FlatShards(shard))
+        return state, [shard]
+    held = {
+        (layer, slot): torch.full((FFN,), 1.5, dtype=dtype_of_layer(layer) or dtype)
+        for layer in state.local_layers()
+        for slot in state.local_slots()
+    }
+    state.add("ema", size, "by-slot", lambda layer, slot, tensor: held[layer, slot])
+    return state, list(held.values())
+
+
+def sets_of_other_elements_are_not_loaded(folder):
+    """FP32 bytes in a BF16 set are other weights, and every map agrees."""
+    for name, saved, mine, words in [
+        ("f32", (torch.float,), (torch.bfloat16,), "set ema: element_bytes = 4 was saved, the trainer has 2"),
+        ("f16", (torch.float16,), (torch.bfloat16,), "set ema: dtype = ['float16'] was saved, the trainer has ['bfloat16']"),
+        ("slots", (torch.float,), (torch.float, True), "set ema: held = 'by-slot' was saved, the trainer has 'flat'"),
+        ("flat", (torch.float, True), (torch.int32, True), "set ema: dtype = ['float32'] was saved, the trainer has ['int32']"),
+    ]:
+        save_logical(one_set(*saved)[0], folder / name)
+        state, tensors = one_set(*mine)
+        before = [tensor.clone() for tensor in tensors]
+        fails(routepack.RoutePackError, words, lambda: load_logical(state, folder / name))
+        state.check()
+        assert all(torch.equal(a, b) for a, b in zip(tensors, before)), name
+        load_logical(one_set(*saved)[0], folder / name)
+    # Every stage of a pipeline has a type of its own.
+    stages = {"dp": 2, "ep": 2, "pp": 2, "layer_stage": [0, 1]}
+    mixed = lambda: one_set(torch.float16, False, stages, lambda layer: [torch.float16, torch.bfloat16][layer])[0]
+    save_logical(mixed(), folder / "stages")
+    held = json.loads((folder / "stages" / "routepack_live_map.json").read_text())
+    assert held["sets"]["ema"] == {"element_bytes": 2, "held": "by-slot", "dtype": ["bfloat16", "float16"]}
+    load_logical(mixed(), folder / "stages")
+
+
+class Interrupting(torch.Tensor):
+    """Memory in which the first write ends with Ctrl-C."""
+
+    def copy_(self, *arguments):
+        super().copy_(*arguments)
+        raise KeyboardInterrupt
+
+
+def ctrl_c_while_a_move_writes_leaves_no_state_that_trains(folder):
+    still = Trainer(2, IDENTITY)
+
+    def at(event, number):
+        def interrupt(seen, n):
+            if (seen, n) == (event, number):
+                raise KeyboardInterrupt
+
+        return lambda trainer: Mover(trainer.state, trainer.columns, SMALL, on_event=interrupt)
+
+    def in_a_write(trainer):
+        view = trainer.state.view
+        trainer.state.view = lambda *piece: view(*piece).as_subclass(Interrupting)
+        return Mover(trainer.state, trainer.columns, SMALL)
+
+    def between_map_and_columns(trainer):
+        def interrupt(*arguments):
+            routepack.torch.mover.set_columns = given
+            raise KeyboardInterrupt
+
+        given, routepack.torch.mover.set_columns = routepack.torch.mover.set_columns, interrupt
+        return Mover(trainer.state, trainer.columns, SMALL)
+
+    for number, made in enumerate([at("written", 0), at("written", 1), at("pass", 1), in_a_write, between_map_and_columns]):
+        trainer = Trainer(2, IDENTITY)
+        saved = trainer.canonical()
+        fails(KeyboardInterrupt, "", lambda: made(trainer).move(draw(4)))
+        trainer.state.__dict__.pop("view", None)
+        assert trainer.state.torn, number
+        fails(MapMismatch, "weight is laid out by map torn", trainer.train_step)
+        fails(MapMismatch, "torn", lambda: save_logical(trainer.state, folder / f"torn{number}"))
+        with trainer.state.loading(IDENTITY):
+            trainer.load(saved)
+        assert equal(trainer.canonical(), still.canonical())
+        trainer.state.agree()
+
+
+def maps_of_another_shape_are_refused(folder):
+    trainer, still = Trainer(2, draw(1)), Trainer(2, draw(1))
+    save_logical(trainer.state, folder / "shapes", trainer.columns)
+
+    def load(log2phys):
+        with trainer.state.loading(log2phys):
+            raise AssertionError("a map of another shape was taken")
+
+    for bad, words in [
+        ([list(range(EXPERTS + 1))] * LAYERS, "layers and experts [2, 9], expected [2, 8]"),
+        ([list(range(EXPERTS - 1))] * LAYERS, "layers and experts [2, 7], expected [2, 8]"),
+        ([[0] + list(range(EXPERTS - 1))] * LAYERS, "layer 0 is no bijection"),
+        ([IDENTITY[0], list(range(1, EXPERTS + 1))], "layer 1 is no bijection"),
+        ([[slot + 0.5 for slot in range(EXPERTS)]] * LAYERS, "expected integers"),
+        (torch.tensor(IDENTITY).double(), "expected integers"),
+        ([[slot > 0 for slot in range(EXPERTS)]] * LAYERS, "expected integers"),
+        ([IDENTITY[0], [0]], "log2phys"),
+        (7, "expected [layers, experts]"),
+        ([], "expected [layers, experts]"),
+        (None, "expected [layers, experts]"),
+        ([IDENTITY[0]], "layers and experts [1, 8], expected [2, 8]"),
+        ([IDENTITY[0]] * 3, "layers and experts [3, 8], expected [2, 8]"),
+    ]:
+        fails(routepack.JobError, words, lambda: load(bad))
+        if bad is not None:
+            fails(routepack.JobError, words, lambda: load_logical(trainer.state, folder / "shapes", trainer.columns, bad))
+        # Layers are those of the map a state begins with.
+        if "[1, 8]" not in words and "[3, 8]" not in words:
+            fails(routepack.JobError, words, lambda: ExpertState({"dp": DP, "ep": 2}, EXPERTS, bad, TENSORS))
+        trainer.state.agree()
+        assert trainer.state.log2phys == draw(1) and equal(trainer.canonical(), still.canonical())
+    fails(routepack.JobError, "expected [2, 16]", lambda: ExpertState({"dp": DP, "ep": 2}, 16, IDENTITY, TENSORS))
+    fails(routepack.JobError, "num_experts", lambda: ExpertState({"dp": DP, "ep": 2}, 8.0, IDENTITY, TENSORS))
+
+
+def derived_tensors_that_cannot_be_remade_after_a_load_are_stale_on_all_ranks(folder):
+    trainer = Trainer(2, IDENTITY)
+    save_logical(trainer.state, folder / "derived", trainer.columns)
+    well = []
+    trainer.state.add_derived("fp8 weights", lambda: None, lambda: well or 1 / 0)
+
+    def load():
+        with trainer.state.loading(draw(2)):
+            trainer.load(saved)
+
+    saved = trainer.canonical()
+    fails(ZeroDivisionError, "", load)
+    assert trainer.state.versions["scales"] == trainer.state.versions["weight"] == trainer.state.sha256
+    fails(MapMismatch, "fp8 weights is laid out by map", trainer.train_step)
+    if dist.get_rank() != 1:
+        well.append(True)
+    error, words = (ZeroDivisionError, "") if dist.get_rank() == 1 else (routepack.FileError, "rank 1: division by zero")
+    fails(error, words, lambda: load_logical(trainer.state, folder / "derived", trainer.columns))
+    fails(MapMismatch, "torn", trainer.train_step)
+    well.append(True)
+    load_logical(trainer.state, folder / "derived", trainer.columns)
+    assert equal(trainer.canonical(), saved)
+    steps(trainer, 1)
+
+
+def one_rank_that_loads_by_another_map_is_heard_by_all(folder):
+    trainer, still = Trainer(2, draw(3)), Trainer(2, draw(3))
+    save_logical(trainer.state, folder / "heard", trainer.columns)
+    mine = dist.get_rank() == 2
+    load = lambda given=None: load_logical(trainer.state, folder / "heard", trainer.columns, given)
+    fails(MapMismatch, "ranks 0 and 2 have different maps: map to load", lambda: load(draw(2 if mine else 1)))
+    error, words = (routepack.JobError, "bijection") if mine else (routepack.FileError, "rank 2: ")
+    fails(error, words, lambda: load([[0] * EXPERTS] * LAYERS if mine else draw(1)))
+    trainer.state.agree()
+    assert trainer.state.log2phys == draw(3) and equal(trainer.canonical(), still.canonical())
+
+    def no():
+        raise MapMismatch("ranks have different maps")
+
+    trainer.state.agree = no
+    fails(MapMismatch, "ranks have different maps", load)
+    del trainer.state.agree
+    fails(MapMismatch, "torn", trainer.train_step)
+    load()
+    assert equal(trainer.canonical(), still.canonical())
+
+
+def a_save_is_on_the_disk_before_it_has_its_name(folder):
+    trainer = Trainer(2, IDENTITY)
+    seen, sync, rename = [], os.fsync, Path.rename
+
+    def note_sync(opened):
+        seen.append(os.path.basename(os.readlink(f"/proc/self/fd/{opened}")))
+        sync(opened)
+
+    def note_rename(path, target):
+        seen.append("rename")
+        return rename(path, target)
+
+    os.fsync, Path.rename = note_sync, note_rename
+    try:
+        save_logical(trainer.state, folder / "synced", trainer.columns)
+    finally:
+        os.fsync, Path.rename = sync, rename
+    rest = ["routepack_live_map.json", "synced.unfinished", "rename", folder.name] if dist.get_rank() == 0 else []
+    assert seen == [f"experts-{dist.get_rank():05}-of-00004.safetensors", *rest], seen
 
 
 def wrong_state_is_refused_before_it_is_registered(folder):
@@ -428,7 +619,8 @@ def wrong_maps_are_refused(folder):
     trainer.columns[1].phys2log.copy_(torch.arange(EXPERTS))
     fails(routepack.JobError, "bijection", lambda: mover.move([[0] * EXPERTS] * LAYERS))
     if dist.get_rank() == 2:
-        trainer.state._commit(draw(1), "1" * 64)
+        trainer.state._take(draw(1), "1" * 64)
+        trainer.state._settle()
         trainer.state._remake()
     fails(MapMismatch, "ranks have different maps", trainer.state.agree)
 
@@ -476,6 +668,12 @@ CASES = [
     wrong_maps_are_refused,
     masters_are_moved_not_refilled_from_bf16,
     unsupported_state_is_refused_by_name,
+    sets_of_other_elements_are_not_loaded,
+    ctrl_c_while_a_move_writes_leaves_no_state_that_trains,
+    maps_of_another_shape_are_refused,
+    derived_tensors_that_cannot_be_remade_after_a_load_are_stale_on_all_ranks,
+    one_rank_that_loads_by_another_map_is_heard_by_all,
+    a_save_is_on_the_disk_before_it_has_its_name,
     wrong_state_is_refused_before_it_is_registered,
     one_rank_with_another_plan_is_heard_by_all,
     views_that_fail_on_one_rank_fail_before_anything_is_written,

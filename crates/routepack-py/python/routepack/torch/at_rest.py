@@ -2,9 +2,10 @@
 
 A folder, whole or not there:
 
-* ``routepack_live_map.json``: ``format`` (``routepack-live-map 1``), ``order`` (``logical``), ``log2phys`` (slot of every
+* ``routepack_live_map.json``: ``format`` (``routepack-live-map 2``), ``order`` (``logical``), ``log2phys`` (slot of every
   expert ``[layers][experts]`` when this was saved) and its ``sha256``, ``tensors`` (elements of every tensor of one expert),
-  ``etp``, ``sets`` (bytes of an element of every set), ``shards``, and ``extra``, what the trainer wants back.
+  ``etp``, ``sets`` (of every set ``element_bytes``, ``held``, and ``dtype``, types of its elements), ``shards``, and
+  ``extra``, what the trainer wants back.
 * ``experts-RANK-of-RANKS.safetensors``: tensors ``SET.layers.LAYER.experts.EXPERT.TENSOR``; sets that are flat in pieces of
   bytes, ``….fromBYTE``. The metadata of a shard names the map by its hash, and of every piece whose it is, where it begins
   and its SHA-256.
@@ -14,6 +15,7 @@ Experts are in logical order, so any EP size and any map can load them. Router a
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -31,7 +33,7 @@ from .._native import FileError, map_hash
 from .columns import ColumnMap, by_layer, check_columns, set_columns
 from .state import ExpertState, MapMismatch, as_bytes
 
-FORMAT = "routepack-live-map 1"
+FORMAT = "routepack-live-map 2"
 MAP_FILE = "routepack_live_map.json"
 SLOTS_FILE = "routepack_map.json"
 """What ``routepack checkpoint apply`` puts beside experts that are in slots."""
@@ -71,11 +73,12 @@ def save_logical(
             _begin(folder, unfinished)
     try:
         with together:
+            together.said = state.set_types()
             _write_shard(state, unfinished / shards[dist.get_rank()])
+        sets = _all_types(together.heard)
         with together:
             if first:
-                (unfinished / MAP_FILE).write_text(json.dumps(_describe(state, shards, dict(extra or {}))))
-                unfinished.rename(folder)
+                _finish(unfinished, folder, json.dumps(_describe(state, sets, shards, dict(extra or {}))))
     except Exception:
         if first:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -96,32 +99,52 @@ def load_logical(
         What was given to ``save_logical`` as ``extra``.
 
     Raises:
-        MapMismatch: the map is not there, or not the one the shards were written under; experts are in slots.
-        FileError: a shard or a set is missing, or bytes are not what they were.
+        MapMismatch: the map is not there, or not the one the shards were written under; experts are in slots; ranks were
+            given different maps.
+        JobError: ``log2phys`` is no map of these layers and experts.
+        FileError: a shard or a set is missing, a set has other elements or is held in another form, or bytes are not what
+            they were.
     """
     folder = Path(folder)
-    with _Together(f"{folder}: loading") as together:
+    together = _Together(f"{folder}: loading")
+    with together:
         found = _read_map(folder)
         _check_shapes(state, found, folder)
         saved = _Saved(folder, found)
-    with state.loading(found["log2phys"] if log2phys is None else log2phys), together:
-        for kind, name in enumerate(state.set_names()):
-            for layer in state.local_layers():
-                experts = state.phys2log(layer)
-                for slot in state.local_slots():
-                    for tensor, start, part in state.pieces(kind, layer, slot):
-                        saved.fill(_base(state, name, layer, experts[slot], tensor), start, part)
-        set_columns(by_layer(column_maps), state)
-    state.agree()
+        slots = state.slots(found["log2phys"] if log2phys is None else log2phys)
+        together.said = {"map of the folder": found["sha256"], "map to load": map_hash(slots), "types": state.set_types()}
+    _check_said(together.heard, ["map of the folder", "map to load"])
+    _check_types(_all_types([said["types"] for said in together.heard]), found["sets"], folder)
+    try:
+        # Derived tensors are remade inside, too: on no rank is the load good unless it is on all.
+        with together, state.loading(slots):
+            _fill(state, saved)
+            set_columns(by_layer(column_maps), state)
+        state.agree()
+    except BaseException:
+        state._tear()
+        raise
     extra: dict[str, Any] = found["extra"]
     return extra
 
 
+def _fill(state: ExpertState, saved: _Saved) -> None:
+    for kind, name in enumerate(state.set_names()):
+        for layer in state.local_layers():
+            experts = state.phys2log(layer)
+            for slot in state.local_slots():
+                for tensor, start, part in state.pieces(kind, layer, slot):
+                    saved.fill(_base(state, name, layer, experts[slot], tensor), start, part)
+
+
 class _Together:
-    """A part that all ranks do or none has done: its failure on one is raised on all."""
+    """A part that all ranks do or none has done: its failure on one is raised on all. What every rank said in it, all have
+    heard after it."""
 
     def __init__(self, what: str) -> None:
         self.what = what
+        self.said: Any = None
+        self.heard: list[Any] = []
 
     def __enter__(self) -> _Together:
         return self
@@ -129,13 +152,26 @@ class _Together:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None and not isinstance(error, Exception):
             return
-        heard: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(heard, None if error is None else str(error))
+        votes: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(votes, (None if error is None else str(error), self.said))
         if error is not None:
             return
-        for rank, failed in enumerate(heard):
+        for rank, (failed, _) in enumerate(votes):
             if failed is not None:
                 raise FileError(f"{self.what} was given up: rank {rank}: {failed}")
+        self.heard = [said for _, said in votes]
+
+
+def _check_said(heard: list[Any], keys: Sequence[str]) -> None:
+    for key in keys:
+        for rank, said in enumerate(heard):
+            if said[key] != heard[0][key]:
+                raise MapMismatch(f"ranks 0 and {rank} have different maps: {key}: {heard[0][key][:16]} and {said[key][:16]}")
+
+
+def _all_types(heard: list[Any]) -> dict[str, Any]:
+    """What all ranks say of their sets: a stage of the pipeline sees only its own layers."""
+    return {name: {**one, "dtype": sorted({dtype for said in heard for dtype in said[name]["dtype"]})} for name, one in heard[0].items()}
 
 
 def _begin(folder: Path, unfinished: Path) -> None:
@@ -148,7 +184,34 @@ def _begin(folder: Path, unfinished: Path) -> None:
         raise FileError(f"{unfinished}: cannot make it: {error.strerror}") from error
 
 
-def _describe(state: ExpertState, shards: list[str], extra: dict[str, Any]) -> dict[str, Any]:
+def _finish(unfinished: Path, folder: Path, text: str) -> None:
+    """The map and the name, each on the disk before the next: after a crash a folder with its name is whole."""
+    try:
+        with open(unfinished / MAP_FILE, "x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_folder(unfinished)
+        unfinished.rename(folder)
+        _sync_folder(folder.parent)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot write: {error.strerror}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Names in a folder reach the disk with it."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        # Some network file systems cannot.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(opened)
+
+
+def _describe(state: ExpertState, sets: dict[str, Any], shards: list[str], extra: dict[str, Any]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "order": "logical",
@@ -156,7 +219,7 @@ def _describe(state: ExpertState, shards: list[str], extra: dict[str, Any]) -> d
         "log2phys": state.log2phys,
         "tensors": state.tensors,
         "etp": state.etp(),
-        "sets": state.set_names(),
+        "sets": sets,
         "shards": shards,
         "extra": extra,
     }
@@ -218,12 +281,14 @@ def _read_map(folder: Path) -> dict[str, Any]:
         if found["format"] != FORMAT or found["order"] != "logical":
             raise FileError(f"{path}: format {found['format']!r} in order {found['order']!r}, expected {FORMAT!r} in order 'logical'")
         held, said = map_hash(found["log2phys"]), found["sha256"]
+        for one in found["sets"].values():
+            one["element_bytes"], one["held"], one["dtype"]
         needed = [found[key] for key in ("tensors", "etp", "sets", "shards", "extra")]
     except FileNotFoundError:
         raise MapMismatch(f"{folder}: no {MAP_FILE}: nobody knows whether experts are in logical order or in slots") from None
     except OSError as error:
         raise FileError(f"{path}: cannot read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{path}: no map: {error!r}") from error
@@ -242,7 +307,14 @@ def _check_shapes(state: ExpertState, found: dict[str, Any], folder: Path) -> No
         if saved != mine:
             raise FileError(f"{folder}: {what}: {saved}, the trainer has {mine}")
     if missing := [name for name in state.set_names() if name not in found["sets"]]:
-        raise FileError(f"{folder}: no sets {missing}; there are {found['sets']}")
+        raise FileError(f"{folder}: no sets {missing}; there are {list(found['sets'])}")
+
+
+def _check_types(mine: dict[str, Any], saved: dict[str, Any], folder: Path) -> None:
+    for name, wanted in mine.items():
+        for what, value in wanted.items():
+            if saved[name][what] != value:
+                raise FileError(f"{folder}: set {name}: {what} = {saved[name][what]!r} was saved, the trainer has {value!r}")
 
 
 class _Saved:

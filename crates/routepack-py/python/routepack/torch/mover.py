@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._native import RoutePackError, map_hash, rank_move
 from .columns import ColumnMap, by_layer, check_columns, set_columns
-from .state import ExpertState, MapMismatch, Slots, slots_of
+from .state import ExpertState, MapMismatch, Slots
 
 Piece = Sequence[int]
 """layer, kind, tensor, slot, first byte, end."""
@@ -54,10 +54,11 @@ class Mover:
         self.options = {"staging_bytes": STAGING_BYTES, **(options or {})}
         self.device = torch.device(device)
         self.on_event = on_event
-        self._written = False
 
     def move(self, log2phys: Any) -> dict[str, int]:
         """Moves all state to a map ``[layers, experts]``; every rank calls this between the same steps.
+
+        What ends it while it writes, Ctrl-C too, leaves sets that are torn: no step, no save until a checkpoint is loaded.
 
         Raises:
             MoveFailed: some rank failed; nothing has changed anywhere.
@@ -72,8 +73,9 @@ class Mover:
             if not state.torn:
                 state._remake()
             raise
-        state._commit(target, move["target_sha256"])
+        state._take(target, move["target_sha256"])
         set_columns(self.column_maps, state)
+        state._settle()
         state._remake()
         return {"passes": len(move["passes"]), "staging_bytes": move["staging_bytes"]}
 
@@ -89,7 +91,7 @@ class Mover:
                 raise MapMismatch("a map changes only between steps")
             check_columns(self.column_maps, state)
             state.check()
-            target, options = slots_of(log2phys), json.dumps(self.options, sort_keys=True)
+            target, options = state.slots(log2phys), json.dumps(self.options, sort_keys=True)
             said = {
                 "map in force": state.sha256[:16],
                 "plan": map_hash(target)[:16],
@@ -127,21 +129,13 @@ class Mover:
             error = failure
         # Nothing is sent before every rank has its buffers.
         self._vote(error)
-        self._written = False
-        try:
-            for number, one in enumerate(move["passes"]):
-                try:
-                    self._pass(number, one, send, staging)
-                except MoveFailed as failure:
-                    self._undo(move["passes"][:number], send, staging, failure)
-                    raise
-        except MoveFailed:
-            raise
-        except Exception:
-            # The connection itself failed. Sets that are torn: no step, no save until a checkpoint is loaded.
-            if self._written:
-                self.state._tear()
-            raise
+        for number, one in enumerate(move["passes"]):
+            try:
+                self._pass(number, one, send, staging)
+            except MoveFailed as failure:
+                self._undo(move["passes"][:number], send, staging, failure)
+                self.state._settle()
+                raise
 
     def _pass(self, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor) -> None:
         """Receives a pass aside, votes, writes it to its places."""
@@ -191,7 +185,8 @@ class Mover:
         except Exception as failure:
             error = error or failure
         self._vote(error)
-        self._written = True
+        # Before the first byte: whatever ends this, a lost connection or Ctrl-C, nobody takes half a move for a whole.
+        self.state._tear()
         for place, (_, part) in zip(places, arrived):
             place.copy_(part)
         self.on_event("written", number)

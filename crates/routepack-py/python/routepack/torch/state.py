@@ -6,16 +6,19 @@ import contextlib
 import json
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .._native import RoutePackError, flat_runs, local_layers, map_hash
+from .._arrays import integers, number
+from .._native import JobError, RoutePackError, flat_runs, local_layers, map_hash
 
 Slots = list[list[int]]
 """Slot of every logical expert ``[layers][experts]``."""
 
 TORN = "torn"
+"""In place of its map's hash: what a set has while it is written, and if that was cut off."""
 
 Bytes = Callable[[int, int, int], Tensor]
 """(layer, slot, tensor) -> the tensor of the expert in that slot on this rank, contiguous; written in place."""
@@ -25,10 +28,27 @@ class MapMismatch(RoutePackError):
     """Tensors are laid out by another map than the one in force."""
 
 
-def slots_of(log2phys: Any) -> Slots:
-    """A map as lists, from an array or tensor ``[layers, experts]``."""
+def slots_of(log2phys: Any, num_experts: int, num_layers: int | None = None) -> Slots:
+    """A map as lists, from an array or tensor ``[layers, experts]``.
+
+    Raises:
+        JobError: another shape, something that is no integer, or a layer that is no bijection of experts and slots.
+    """
     values = log2phys.tolist() if hasattr(log2phys, "tolist") else log2phys
-    return [[int(slot) for slot in layer] for layer in values]
+    try:
+        slots: Slots = integers("log2phys", values, np.uint32, ("layers", "experts"), JobError).tolist()
+    except ValueError as error:
+        if isinstance(error, JobError):
+            raise
+        raise JobError(f"log2phys: expected integers [layers, experts]: {error}") from None
+    layers = num_layers or max(len(slots), 1)
+    if len(slots) != layers or len(slots[0]) != num_experts:
+        shape = [len(slots), len(slots[0]) if slots else 0]
+        raise JobError(f"log2phys: layers and experts {shape}, expected {[layers, num_experts]}")
+    for layer, row in enumerate(slots):
+        if sorted(row) != list(range(num_experts)):
+            raise JobError(f"log2phys: layer {layer} is no bijection of experts and slots 0 to {num_experts - 1}: {row}")
+    return slots
 
 
 def as_bytes(tensor: Tensor, place: str = "a tensor") -> Tensor:
@@ -53,6 +73,10 @@ class _Ranges:
 
     def runs(self, layer: int, slot: int, tensor: int) -> list[tuple[int, Tensor]]:
         """First byte and bytes of every run of a tensor that is here."""
+        raise NotImplementedError
+
+    def dtype(self, layer: int, slot: int, tensor: int) -> torch.dtype | None:
+        """Type of the elements of a tensor; None where this rank holds nothing of it."""
         raise NotImplementedError
 
     def view(self, layer: int, slot: int, tensor: int, start: int, end: int) -> Tensor:
@@ -84,6 +108,10 @@ class FlatShards(_Ranges):
         held = self._runs.get((layer, tensor, slot), [])
         return [(start, as_bytes(self.shards[chunk])[at : at + size]) for start, size, at, chunk in held]
 
+    def dtype(self, layer: int, slot: int, tensor: int) -> torch.dtype | None:
+        held = self._runs.get((layer, tensor, slot), [])
+        return self.shards[held[0][3]].dtype if held else None
+
 
 class ParameterShards(_Ranges):
     """Flat state as Megatron's optimizer keeps it: of every parameter, the piece that is this rank's, a tensor of its own.
@@ -108,6 +136,10 @@ class ParameterShards(_Ranges):
         found = self.where(layer, slot, tensor)
         return [] if found is None else [(found[0] * found[1].element_size(), as_bytes(found[1]))]
 
+    def dtype(self, layer: int, slot: int, tensor: int) -> torch.dtype | None:
+        found = self.where(layer, slot, tensor)
+        return None if found is None else found[1].dtype
+
 
 class ExpertState:
     """Registry of everything that is laid out by the map: model, master, moments, reference, old-actor, EMA and
@@ -124,8 +156,8 @@ class ExpertState:
     ) -> None:
         """``topology`` as in a job; ``tensors``: elements of every tensor of one expert's slice on this rank."""
         self.topology = dict(topology)
-        self.num_experts = num_experts
-        self.log2phys = slots_of(log2phys)
+        self.num_experts = number("num_experts", num_experts, 1, 0xFFFFFFFF, JobError)
+        self.log2phys = slots_of(log2phys, self.num_experts)
         self.tensors = dict(tensors)
         self.flat = dict(flat or {})
         self.rank = dist.get_rank() if rank is None else rank
@@ -225,6 +257,17 @@ class ExpertState:
             else:
                 yield index, 0, held(layer, slot, index)
 
+    def set_types(self) -> dict[str, dict[str, Any]]:
+        """Of every set: bytes of an element, how it is held, and the types of its elements on this rank."""
+        types: dict[str, dict[str, Any]] = {}
+        for name, kind, held in zip(self.set_names(), self._kinds, self._held):
+            mine = [index for index, tensor in enumerate(self.tensors) if tensor in kind.get("tensors", self.tensors)]
+            dtype = held.dtype if isinstance(held, _Ranges) else lambda *place, held=held: held(*place).dtype
+            places = [(layer, slot, tensor) for layer in self.local_layers() for slot in self.local_slots() for tensor in mine]
+            found = {str(one).removeprefix("torch.") for one in (dtype(*place) for place in places) if one is not None}
+            types[name] = {"element_bytes": kind["element_bytes"], "held": kind["held"], "dtype": sorted(found)}
+        return types
+
     def add_derived(self, name: str, drop: Callable[[], None], remake: Callable[[], None]) -> None:
         """Tensors made from others (quantised weights, scales): dropped before a move, remade after it."""
         if name in self.versions:
@@ -286,21 +329,38 @@ class ExpertState:
     @contextlib.contextmanager
     def loading(self, log2phys: Any) -> Iterator[None]:
         """Every set is filled anew inside, laid out by this map: while a checkpoint is loaded. If that fails, no set is
-        fit for a step."""
-        slots = slots_of(log2phys)
-        self._commit(slots, map_hash(slots))
-        self.versions = {name: "being loaded" for name in self.versions}
+        fit for a step; if derived tensors cannot be remade, they are not.
+
+        Raises:
+            JobError: the map is none of these layers and experts; then nothing has changed.
+        """
+        slots = self.slots(log2phys)
+        self._take(slots, map_hash(slots))
         yield
-        self.versions = {name: self.sha256 for name in self.versions}
+        self._settle()
         self._remake()
+
+    def slots(self, log2phys: Any) -> Slots:
+        """A map of these layers and experts as lists; raises JobError if it is none."""
+        return slots_of(log2phys, self.num_experts, len(self.log2phys))
 
     @property
     def torn(self) -> bool:
-        """Whether a move was cut off while it wrote: nothing here is fit for a step until a checkpoint is loaded."""
+        """Whether a move or a load was cut off while it wrote: nothing here is fit for a step, or to be saved, until a
+        checkpoint is loaded."""
         return TORN in self.versions.values()
 
     def _tear(self) -> None:
         self.versions = {name: TORN for name in self.versions}
+
+    def _take(self, log2phys: Slots, sha256: str) -> None:
+        """Another map; sets count as torn until they are settled, whatever ends this in between."""
+        self._tear()
+        self.log2phys, self.sha256 = log2phys, sha256
+
+    def _settle(self) -> None:
+        """Sets are what the map in force says; derived ones are still to be made."""
+        self.versions = {name: "dropped" if name in self._derived else self.sha256 for name in self.versions}
 
     def phys2log(self, layer: int) -> list[int]:
         """Logical expert in every slot of a layer."""
@@ -319,7 +379,3 @@ class ExpertState:
         for name, (_, remake) in self._derived.items():
             remake()
             self.versions[name] = self.sha256
-
-    def _commit(self, log2phys: Slots, sha256: str) -> None:
-        self.log2phys, self.sha256 = log2phys, sha256
-        self.versions = {name: self.versions[name] if name in self._derived else sha256 for name in self.versions}
