@@ -79,7 +79,8 @@ def test_nemo_bins_keep_minimum_and_multiple_and_rows_are_even(seed: int) -> Non
     assert len(bins) % 8 == 0 and len(bins) == 8 * rp.rows(sizes, 4096, 8).rows
     assert all(0 < sum(sizes[index] for index in cell) <= 4096 for cell in bins)
     assert len(RoutePackPacker(4096, min_bin_count=40, bin_count_multiple=8).pack(sizes)) == 40
-    assert RoutePackPacker(4096).pack([]) == []
+    assert RoutePackPacker(4096).pack([]) == RoutePackPacker(4096).pack(np.array([], dtype=int)) == []
+    assert packer.pack(np.array(sizes)) == bins
     for wrong in [[4097], [1] * 7]:
         with pytest.raises(ValueError):
             packer.pack(wrong)

@@ -279,10 +279,14 @@ def test_several_steps_share_one_placement() -> None:
     assert left.verify(rp.Batch(**arrays)) and left.num_rows(1) == plan.num_rows(1)
 
 
-def test_experts_stay_where_the_weights_are(batch: rp.Batch, plan: rp.Plan) -> None:
+def test_experts_stay_where_the_weights_are(batch: rp.Batch, plan: rp.Plan, tmp_path: Path) -> None:
     again = rp.plan(batch, JOB, resident=plan.phys2log)
     assert len(again.moves) <= len(plan.moves)
     assert (pickle.loads(pickle.dumps(again)).moves == again.moves).all()
+    assert len(plan.moves) > 0
+    again.save(tmp_path / "plan.json")
+    for same in [rp.Plan.load(tmp_path / "plan.json"), again.drop(["sample-3"])]:
+        assert same.moves.tolist() == again.moves.tolist()
     with pytest.raises(rp.JobError, match="resident: layer 0, slot 1: expert 0 twice"):
         rp.start(batch, JOB, resident=np.zeros((3, 8), dtype=int))
 
@@ -306,6 +310,8 @@ def test_late_filters_keep_the_rows_and_the_plan_verifies(batch: rp.Batch, plan:
         twice.drop(indices=plan.micro_batches()[0][:1])
     assert twice.drop(indices=plan.micro_batches()[0][:1], batch=batch).verify(batch)
     assert plan.drop(indices=gone + gone) == left and plan.drop([]).verify(batch)
+    assert plan.drop(indices=np.array(gone)) == plan.drop(indices=iter(gone)) == left
+    assert plan.drop(indices=np.array([], dtype=int)) == plan.drop([])
     with pytest.raises(rp.JobError, match="dummy_length = 0"):
         plan.drop(indices=gone, dummy_length=0)
     for arguments, message in [

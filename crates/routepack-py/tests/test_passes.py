@@ -53,7 +53,10 @@ def test_passes_travel_together(batch: rp.Batch, plan: rp.Plan, tmp_path: Path) 
     assert pickle.loads(pickle.dumps(plan)) == plan
     plan.save(tmp_path / "plan.json")
     assert (tmp_path / "plan.log-prob.json").exists()
-    assert rp.Plan.load(tmp_path / "plan.json") == plan
+    loaded = rp.Plan.load(tmp_path / "plan.json")
+    assert loaded == plan and len(plan.moves) > 0 and loaded.moves.tolist() == plan.moves.tolist()
+    # A pass begins where training has the experts.
+    assert all(len(one.passes[name].moves) == 0 for one in [plan, loaded] for name in plan.passes)
     # The digest of the training plan stands for all: another pass in its place is seen.
     other = rp.plan(batch, {**PASSES, "seed": 1})
     other.passes["log-prob"].save(tmp_path / "plan.log-prob.json")

@@ -31,21 +31,19 @@ class Plan:
     def __init__(
         self,
         text: str,
-        resident: npt.NDArray[Any] | None = None,
         passes: Mapping[str, Plan] | None = None,
         batch: Batch | None = None,
     ) -> None:
         self._text = text
-        self._resident = resident
         self._passes = dict(passes or {})
         self._batch = batch
         self._plan: dict[str, Any] = json.loads(text)
         self._of_step: dict[int, dict[str, Any]] = {step["step"]: step for step in self._plan["steps"]}
 
     @classmethod
-    def _of_passes(cls, plans: list[tuple[str, str]], resident: npt.NDArray[Any] | None, batch: Batch | None) -> Plan:
+    def _of_passes(cls, plans: list[tuple[str, str]], batch: Batch | None) -> Plan:
         (_, train), *others = plans
-        return cls(train, resident, {name: cls(text, resident, None, batch) for name, text in others}, batch)
+        return cls(train, {name: cls(text, None, batch) for name, text in others}, batch)
 
     def _texts(self) -> list[tuple[str, str]]:
         return [(TRAIN, self._text), *((name, plan._text) for name, plan in self._passes.items())]
@@ -55,7 +53,7 @@ class Plan:
         """Reads a plan file, and those of its other passes beside it. Nothing in it is believed before ``verify``."""
         text = read_text(path)
         names = json.loads(text)["options"].get("passes", {})
-        return cls(text, None, {name: cls(read_text(_path_of_pass(path, name))) for name in names})
+        return cls(text, {name: cls(read_text(_path_of_pass(path, name))) for name in names})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan file that ``routepack verify`` and ``routepack report`` read.
@@ -162,7 +160,8 @@ class Plan:
     def moves(self) -> Int32:
         """Experts that change their EP rank: rows of (layer, expert, from rank, to rank), int32.
 
-        From the resident placement given to ``start``, else from expert e in slot e.
+        From the resident placement given to ``start``, which the plan file keeps, else from expert e in slot e. Plans of
+        other passes move none: they begin where training has the experts.
         """
         log2phys = self.log2phys
         if log2phys is None:
@@ -170,8 +169,8 @@ class Plan:
         layers, experts = log2phys.shape
         per_rank = experts // int(self._plan["placement"]["num_ranks"])
         resident = np.tile(np.arange(experts, dtype=np.int32), (layers, 1))
-        if self._resident is not None:
-            resident = np.argsort(self._resident, axis=1).astype(np.int32)
+        if (kept := self._plan["placement"].get("resident")) is not None:
+            resident = np.asarray(kept["log2phys"], dtype=np.int32)
         before, after = resident // per_rank, log2phys // per_rank
         layer, expert = np.nonzero(before != after)
         return np.stack([layer, expert, before[layer, expert], after[layer, expert]], axis=1).astype(np.int32)
@@ -205,12 +204,12 @@ class Plan:
         if (ids is None) == (indices is None):
             raise WindowError("drop: give ids or indices")
         dummy_length = number("dummy_length", dummy_length, 1, 0xFFFFFFFF, JobError)
-        chosen = batch.indices(ids) if ids is not None else [operator.index(index) for index in indices or ()]
+        chosen = batch.indices(ids) if ids is not None else [operator.index(index) for index in (() if indices is None else indices)]
         present = {index for step in self._plan["steps"] for row in step["cells"] for cell in row for index in cell}
         if missing := sorted(set(chosen) - present):
             raise WindowError(f"samples {missing[:10]} are not in the plan")
         filtered = filter_plans(self._texts(), batch._native, sorted(set(chosen)), dummy_length)
-        return Plan._of_passes(filtered, self._resident, batch)
+        return Plan._of_passes(filtered, batch)
 
     def verify(self, batch: Batch) -> dict[str, str]:
         """Recomputes everything the plan and its other passes claim; what was claimed and found.
@@ -249,7 +248,7 @@ class Plan:
         return f"<routepack.Plan {self.status}, rows by step {rows}, sha256 {self.sha256[:12]}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Plan, (self._text, self._resident, self._passes))
+        return (Plan, (self._text, self._passes))
 
 
 def _same(one: Int32 | None, other: Int32 | None) -> bool:

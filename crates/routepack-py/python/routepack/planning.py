@@ -29,10 +29,9 @@ Peers = tuple[int, int, Callable[[bytes], list[bytes]]]
 class Planning:
     """A plan being made; planning ends when this object goes."""
 
-    def __init__(self, native: NativePlanning, batch: Batch, resident: npt.NDArray[np.uint32] | None) -> None:
+    def __init__(self, native: NativePlanning, batch: Batch) -> None:
         self._native = native
         self._batch = batch
-        self._resident = resident
         self._begun = time.perf_counter()
         self._plan: Plan | None = None
 
@@ -45,7 +44,7 @@ class Planning:
         """
         if self._plan is None:
             plans = self._native.result(timeout)
-            self._plan = Plan._of_passes(plans, self._resident, self._batch)
+            self._plan = Plan._of_passes(plans, self._batch)
             log.info("%r after %.3f s", self._plan, time.perf_counter() - self._begun)
         return self._plan
 
@@ -93,7 +92,7 @@ def start(
     threads = thread_count(threads)
     native = native_start(batch._native, job_text(job), slots, deadline_ms, threads, strict, _peers)
     log.debug("planning %r, deadline %s ms", batch, deadline_ms)
-    return Planning(native, batch, held)
+    return Planning(native, batch)
 
 
 def job_text(job: Job | str | os.PathLike[str]) -> str:

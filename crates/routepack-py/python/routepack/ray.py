@@ -104,7 +104,7 @@ def plan(
             ray.kill(actor)
     if len({made.sha256 for made in plans}) != 1:
         raise RoutePackError("actors made different plans, please report this: " + ", ".join(map(repr, plans)))
-    return Plan._of_passes(plans[0]._texts(), plans[0]._resident, batch)
+    return Plan._of_passes(plans[0]._texts(), batch)
 
 
 def plan_best(
@@ -124,7 +124,7 @@ def plan_best(
     if not waiting:
         raise JobError("seeds: none")
     best = min(_gather(waiting), key=_score)
-    return Plan._of_passes(best._texts(), best._resident, batch)
+    return Plan._of_passes(best._texts(), batch)
 
 
 @ray.remote

@@ -37,7 +37,7 @@ class RoutePackPacker(_Base):  # type: ignore[misc, unused-ignore]
 
     def pack(self, sequence_lengths: list[int]) -> list[list[int]]:
         """Bins of indices, each of at most ``bin_capacity`` tokens."""
-        if not sequence_lengths:
+        if len(sequence_lengths) == 0:
             return []
         ranks = self.bin_count_multiple or 1
         min_rows = -(-(self.min_bin_count or 1) // ranks)
