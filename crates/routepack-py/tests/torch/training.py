@@ -191,6 +191,10 @@ def a_save_that_is_not_what_its_map_says_is_refused(folder):
         ("FileError", "were not saved", edit(lambda held: held["shards"].pop(2))),
         ("FileError", "tensors of an expert", edit(lambda held: held["tensors"].update(up=31))),
         ("FileError", "no sets ['reference']", edit(lambda held: held["sets"].pop("reference"))),
+        ("FileError", "no map", edit(lambda held: held.update(sets=list(held["sets"])))),
+        ("FileError", "no map", edit(lambda held: held["sets"]["weight"].pop("dtype"))),
+        ("FileError", "set master: element_bytes = 2 was saved", edit(lambda held: held["sets"]["master"].update(element_bytes=2))),
+        ("FileError", "expected 'routepack-live-map 2'", edit(lambda held: held.update(format="routepack-live-map 1"))),
         ("FileError", "not what was saved", flip),
         ("FileError", "ends at byte", lambda bad: (bad / shard).write_bytes((bad / shard).read_bytes()[:-1])),
     ]):
