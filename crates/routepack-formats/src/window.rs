@@ -1,5 +1,8 @@
 //! Windows: the arrays of a [`Batch`] as `.npz` or, for tiny ones, JSON.
 
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -135,6 +138,11 @@ fn assemble(arrays: &mut impl Arrays, file: &str) -> Result<Batch, FormatError> 
     let (prompt_ids, atomic_groups, step) =
         (integers_of("prompt_ids")?, integers_of("atomic_groups")?, integers_of("step")?);
     let sample_ids = if has("sample_ids") { Some(arrays.ids("sample_ids", &vector)?) } else { None };
+    match &sample_ids {
+        Some(SampleIds::Integers(ids)) => occur_once(ids, file)?,
+        Some(SampleIds::Strings(ids)) => occur_once(ids, file)?,
+        None => {}
+    }
     let expert_counts = if has("expert_counts") { Some(read_counts(arrays, n)?) } else { None };
     let cost = if has("cost") { Some(read_cost(arrays, n)?) } else { None };
     Ok(Batch {
@@ -148,6 +156,23 @@ fn assemble(arrays: &mut impl Arrays, file: &str) -> Result<Batch, FormatError> 
         step,
         cost,
     })
+}
+
+/// Two samples of one id could not be told apart in a plan.
+fn occur_once<I: Eq + Hash + Debug>(ids: &[I], file: &str) -> Result<(), FormatError> {
+    let mut places = HashMap::with_capacity(ids.len());
+    for (place, id) in ids.iter().enumerate() {
+        if let Some(before) = places.insert(id, place) {
+            return Err(FormatError::Value {
+                file: file.to_owned(),
+                array: "sample_ids".to_owned(),
+                index: place.to_string(),
+                value: shown(&format!("{id:?}")),
+                limit: format!("expected ids that occur once, sample_ids[{before}] is the same"),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn read_counts(arrays: &mut impl Arrays, n: usize) -> Result<ExpertCounts, FormatError> {

@@ -79,6 +79,11 @@ fn every_invalid_window_is_refused_by_place_value_and_limit() {
         ("rows_short.npz", "routed_rows: shape [3], expected [4], as lengths"),
         ("ids_above_i64.npz", "sample_ids[2] = 9223372036854775808: expected -2^63 to 2^63 - 1"),
         ("ids_float.npz", "sample_ids[2] = 3.5: expected whole numbers"),
+        ("ids_twice.npz", "sample_ids[3] = 7: expected ids that occur once, sample_ids[1] is the same"),
+        (
+            "text_ids_twice.npz",
+            "sample_ids[2] = \"a\": expected ids that occur once, sample_ids[0] is the same",
+        ),
         ("cost_3d.npz", "cost: shape [4, 1, 1], expected [4, attention kinds]"),
         ("unknown.npz", "unknown array `expert_count`; known: lengths, expert_counts, routed_rows"),
         ("missing.npz", "array `lengths` is missing; present: routed_rows"),
@@ -112,6 +117,7 @@ fn every_invalid_window_is_refused_by_place_value_and_limit() {
         ("depth.json", "expert_counts[1, 0, 1] = a list: expected a value"),
         ("shallow.json", "expert_counts[1, 0] = a value: expected a list"),
         ("mixed_ids.json", "sample_ids[1] = 3: expected text"),
+        ("ids_twice.json", "sample_ids[1] = \"a\": expected ids that occur once, sample_ids[0] is the same"),
         ("cut.json", "json:2: column"),
         ("trailing.json", "json:1: column 18: trailing characters"),
     ];
@@ -235,8 +241,14 @@ fn batches() -> impl Strategy<Value = Batch> {
         let table = counts(shape.iter().product::<usize>());
         let ids = prop_oneof![
             Just(None),
-            vector(n).prop_map(|ids| Some(SampleIds::Integers(ids))),
-            prop::collection::vec("[a-z\\PC]{0,6}", n).prop_map(|ids| Some(SampleIds::Strings(ids))),
+            prop::collection::btree_set(any::<i64>(), n)
+                .prop_map(Vec::from_iter)
+                .prop_shuffle()
+                .prop_map(|ids| Some(SampleIds::Integers(ids))),
+            prop::collection::btree_set("[a-z\\PC]{0,6}", n)
+                .prop_map(Vec::from_iter)
+                .prop_shuffle()
+                .prop_map(|ids| Some(SampleIds::Strings(ids))),
         ];
         (
             (counts(n), prop::option::of(table), prop::option::of(counts(n)), prop::option::of(counts(n))),

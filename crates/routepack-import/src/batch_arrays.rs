@@ -78,6 +78,7 @@ fn read_padded(
     beside: &Beside,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ImportError> {
+    beside.check_width(window, rows)?;
     let stride = stride_of(window, [layers, top_k], dtype)?;
     let layer_major = window.form.order() == Order::LayerMajor;
     let (mut block, mut turned) = (Vec::new(), Vec::new());
@@ -87,10 +88,6 @@ fn read_padded(
         window.axes(&place, [layers, top_k])?.check_dtype(dtype, &place)?;
         let whole = 0..rows;
         let runs = beside.runs.as_ref().map_or(std::slice::from_ref(&whole), |runs| &runs[index]);
-        if runs.last().is_some_and(|run| run.end > rows) {
-            let why = format!("{rows} rows, the mask has tokens up to position {}", runs[runs.len() - 1].end);
-            return Err(ImportError::sample(&place, "attention_mask", why));
-        }
         let file = window.file.clone();
         // One read of a layer-major sample, blocks of a token-major one.
         let block_rows = if layer_major { rows } else { (BLOCK / stride).max(1) };

@@ -13,6 +13,8 @@ use crate::{Dtype, Form, ImportError, Place};
 #[derive(Default)]
 pub(crate) struct Beside {
     lengths: Option<Vec<i64>>,
+    /// Who states the lengths.
+    lengths_by: &'static str,
     rows: Option<Vec<i64>>,
     starts: Option<Vec<i64>>,
     loss_tokens: Option<Vec<i64>>,
@@ -21,6 +23,10 @@ pub(crate) struct Beside {
     steps: Option<Vec<i64>>,
     /// Positions of the tokens of every sample in its row of a padded batch.
     pub(crate) runs: Option<Vec<Vec<Range<usize>>>>,
+    /// Positions a sample has in `attention_mask`.
+    attention_width: Option<usize>,
+    /// Masks of the loss: their names, and the positions a sample has there.
+    loss_masks: Vec<(&'static str, usize)>,
 }
 
 impl Beside {
@@ -29,7 +35,7 @@ impl Beside {
         carrier: &mut Carrier,
         names: &[String],
     ) -> Result<Self, ImportError> {
-        let mut beside = Self::default();
+        let mut beside = Self { lengths_by: "lengths", ..Self::default() };
         for name in names {
             match name.as_str() {
                 "lengths" => beside.lengths = Some(read_vector(window, carrier, name)?),
@@ -39,9 +45,14 @@ impl Beside {
                 "sample_ids" => beside.ids = Some(read_vector(window, carrier, name)?),
                 "prompt_ids" => beside.prompt_ids = Some(read_vector(window, carrier, name)?),
                 "step" => beside.steps = Some(read_vector(window, carrier, name)?),
-                "attention_mask" => beside.runs = Some(read_mask(window, carrier, name)?),
+                "attention_mask" => {
+                    let (width, runs) = read_mask(window, carrier, name)?;
+                    (beside.attention_width, beside.runs) = (Some(width), Some(runs));
+                }
                 "response_mask" | "loss_mask" => {
-                    let runs = read_mask(window, carrier, name)?;
+                    let (width, runs) = read_mask(window, carrier, name)?;
+                    let name = if name == "loss_mask" { "loss_mask" } else { "response_mask" };
+                    beside.loss_masks.push((name, width));
                     let sums = runs.iter().map(|runs| runs.iter().map(|run| run.len() as i64).sum());
                     beside.loss_tokens = Some(sums.collect());
                 }
@@ -49,13 +60,50 @@ impl Beside {
             }
         }
         if let Some(lengths) = &window.options.lengths {
-            beside.lengths = Some(lengths.iter().map(|&length| i64::from(length)).collect());
+            let given: Vec<_> = lengths.iter().map(|&length| i64::from(length)).collect();
+            if let Some(listed) = &beside.lengths {
+                agree(window, listed, &given)?;
+            } else {
+                (beside.lengths, beside.lengths_by) = (Some(given), "the lengths given");
+            }
         }
+        beside.check_loss_masks(window)?;
         if window.form == Form::Verl && beside.runs.is_none() {
             let why = "prompts are padded on the left; an array of that name [batch, sequence] tells where";
             return Err(ImportError::Undeclared { form: "verl", option: "attention_mask", why });
         }
         Ok(beside)
+    }
+
+    /// Whether the masks of the loss have the positions of the attention mask, or of a part of them.
+    fn check_loss_masks(&self, window: &Window<'_>) -> Result<(), ImportError> {
+        let Some(expected) = self.attention_width else {
+            return Ok(());
+        };
+        for &(name, width) in &self.loss_masks {
+            let (fits, limit) = if is_of_response(window, name) {
+                (width <= expected, "at most ")
+            } else {
+                (width == expected, "")
+            };
+            if !fits {
+                let why =
+                    format!("{width} positions a sample, expected {limit}{expected}, as attention_mask has");
+                return Err(wrong_array(window, name, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the attention mask has the positions of padded routes.
+    pub(crate) fn check_width(&self, window: &Window<'_>, rows: usize) -> Result<(), ImportError> {
+        match self.attention_width {
+            Some(width) if width != rows => {
+                let why = format!("{width} positions a sample, expected {rows}, as the routes have");
+                Err(wrong_array(window, "attention_mask", why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Facts of sample `index` of `samples`.
@@ -90,7 +138,7 @@ impl Beside {
         let listed = take("lengths", &self.lengths, &place)?;
         let length = match (masked, listed) {
             (Some(masked), Some(listed)) if masked != listed => {
-                let why = format!("{listed} by lengths, {masked} by attention_mask");
+                let why = format!("{masked} by attention_mask, {listed} by {}", self.lengths_by);
                 return Err(ImportError::sample(&place, "length", why));
             }
             (Some(length), _) | (None, Some(length)) => tokens("length", length, &place)?,
@@ -99,12 +147,19 @@ impl Beside {
                 return Err(ImportError::sample(&place, "length", why));
             }
         };
+        let narrow =
+            |&&(name, width): &&(&str, usize)| !is_of_response(window, name) && width < length as usize;
+        if let Some(&(name, width)) = self.loss_masks.iter().find(narrow) {
+            let why = format!("{width} positions, the sample has {length} tokens");
+            return Err(ImportError::sample(&place, name, why));
+        }
         let loss = take("loss_tokens", &self.loss_tokens, &place)?;
         Ok(Facts {
             length,
             loss_tokens: loss.map(|loss| tokens("loss tokens", loss, &place)).transpose()?,
             id,
             prompt_id: take("prompt_ids", &self.prompt_ids, &place)?,
+            uid: None,
             step: take("step", &self.steps, &place)?,
         })
     }
@@ -187,6 +242,27 @@ impl Beside {
     }
 }
 
+/// Whether lengths given and lengths in the file are the same.
+fn agree(window: &Window<'_>, listed: &[i64], given: &[i64]) -> Result<(), ImportError> {
+    if given.len() != listed.len() {
+        let limit = format!("the file has {} samples", listed.len());
+        return Err(ImportError::option("lengths", given.len(), limit));
+    }
+    match listed.iter().zip(given).position(|(listed, given)| listed != given) {
+        None => Ok(()),
+        Some(sample) => {
+            let place = Place { file: window.file.clone(), sample, id: None };
+            let why = format!("{} by lengths, {} by the lengths given", listed[sample], given[sample]);
+            Err(ImportError::sample(&place, "length", why))
+        }
+    }
+}
+
+/// Whether a mask may have positions of the response only: verl's `response_mask` has, and the `loss_mask` of these.
+fn is_of_response(window: &Window<'_>, name: &str) -> bool {
+    name == "response_mask" || matches!(window.form, Form::Slime | Form::Miles | Form::SkyRl)
+}
+
 fn tokens(what: &str, value: i64, place: &Place) -> Result<u32, ImportError> {
     u32::try_from(value)
         .map_err(|_| ImportError::sample(place, what, format!("{value}: expected 0 to 4294967295")))
@@ -209,12 +285,11 @@ fn read_vector(window: &Window<'_>, carrier: &mut Carrier, name: &str) -> Result
     })
 }
 
-/// A mask `[batch, sequence]` of 0 and 1 as runs of ones.
-fn read_mask(
-    window: &Window<'_>,
-    carrier: &mut Carrier,
-    name: &str,
-) -> Result<Vec<Vec<Range<usize>>>, ImportError> {
+/// Positions a sample has, and the runs of ones there.
+type Mask = (usize, Vec<Vec<Range<usize>>>);
+
+/// A mask `[batch, sequence]` of 0 and 1.
+fn read_mask(window: &Window<'_>, carrier: &mut Carrier, name: &str) -> Result<Mask, ImportError> {
     carrier.read(name, |header, values| {
         let dtype = match header.kind {
             ArrayKind::Boolean => Dtype::U8,
@@ -225,7 +300,7 @@ fn read_mask(
             return Err(wrong_array(window, name, why));
         };
         if batch == 0 {
-            return Ok(Vec::new());
+            return Ok((sequence, Vec::new()));
         }
         let mut line = vec![0u8; sequence * dtype.width()];
         let mut masks = Vec::new();
@@ -251,6 +326,6 @@ fn read_mask(
             }
             masks.push(runs);
         }
-        Ok(masks)
+        Ok((sequence, masks))
     })
 }

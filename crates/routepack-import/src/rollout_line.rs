@@ -15,10 +15,11 @@ pub(crate) struct RolloutLine<'a> {
     id: Option<OutsideId>,
     sample_id: Option<OutsideId>,
     request_id: Option<OutsideId>,
-    uid: Option<OutsideId>,
     index: Option<OutsideId>,
     pub(crate) prompt_id: Option<i64>,
     pub(crate) group_index: Option<i64>,
+    /// Of the prompt: all its responses have the same.
+    pub(crate) uid: Option<OutsideId>,
     pub(crate) step: Option<i64>,
 
     length: Option<u32>,
@@ -61,7 +62,7 @@ impl RolloutLine<'_> {
     /// The sample's id, the most telling name first.
     pub(crate) fn outside_id(&self) -> Option<&OutsideId> {
         let of_request = self.meta_info.as_ref().and_then(|meta| meta.id.as_ref());
-        let names = [&self.sample_id, &self.uid, &self.id, &self.request_id, &self.index];
+        let names = [&self.sample_id, &self.id, &self.request_id, &self.index];
         names.into_iter().flatten().next().or(of_request)
     }
 

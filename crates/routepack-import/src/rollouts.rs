@@ -67,6 +67,7 @@ fn read_rollout(
         loss_tokens: line.loss(),
         id: line.outside_id().cloned(),
         prompt_id: line.prompt_id.or(line.group_index),
+        uid: line.uid.as_ref().map(|uid| window.uid_number(uid)),
         step: line.step,
     };
     if let Some(choices) = &line.choices {

@@ -1,5 +1,7 @@
 //! The window as it grows, sample by sample.
 
+use std::collections::HashMap;
+
 use routepack_problem::{Batch, ExpertCounts, SampleIds};
 use serde::Serialize;
 
@@ -14,6 +16,8 @@ pub(crate) struct Facts {
     pub(crate) loss_tokens: Option<u32>,
     pub(crate) id: Option<OutsideId>,
     pub(crate) prompt_id: Option<i64>,
+    /// The number of the prompt's `uid`.
+    pub(crate) uid: Option<i64>,
     pub(crate) step: Option<i64>,
 }
 
@@ -85,6 +89,8 @@ pub(crate) struct Window<'o> {
     routed_rows: Vec<u32>,
     counts: Vec<u32>,
     row: Vec<u16>,
+    /// Numbers of the `uid`s seen.
+    uids: HashMap<String, i64>,
 }
 
 impl<'o> Window<'o> {
@@ -100,12 +106,19 @@ impl<'o> Window<'o> {
             routed_rows: Vec::new(),
             counts: Vec::new(),
             row: Vec::new(),
+            uids: HashMap::new(),
         })
     }
 
     /// Samples so far.
     pub(crate) fn len(&self) -> usize {
         self.facts.len()
+    }
+
+    /// The number of a prompt's `uid`, in order of appearance: prompts of a window are numbers, `uid`s are texts.
+    pub(crate) fn uid_number(&mut self, uid: &OutsideId) -> i64 {
+        let next = self.uids.len() as i64;
+        *self.uids.entry(uid.text()).or_insert(next)
     }
 
     /// The place of the next sample.
@@ -237,6 +250,7 @@ impl<'o> Window<'o> {
                 ("loss tokens", facts.loss_tokens.is_some()),
                 ("id", facts.id.is_some()),
                 ("prompt id", facts.prompt_id.is_some()),
+                ("uid", facts.uid.is_some()),
                 ("step", facts.step.is_some()),
             ]
         };
@@ -258,6 +272,22 @@ impl<'o> Window<'o> {
         Ok(())
     }
 
+    /// Two samples of one id cannot be told apart. Ids are compared as texts, which they become where one is.
+    fn check_ids(&self) -> Result<(), ImportError> {
+        let mut places = HashMap::new();
+        for (sample, facts) in self.facts.iter().enumerate() {
+            let Some(id) = facts.id.as_ref().map(OutsideId::text) else { continue };
+            if let Some(before) = places.insert(id.clone(), sample) {
+                let place = Place { file: self.file.clone(), sample, id: Some(id) };
+                let why = format!(
+                    "expected ids that occur once, sample {before} has it too; the id of a prompt is `prompt_id`"
+                );
+                return Err(ImportError::sample(&place, "id", why));
+            }
+        }
+        Ok(())
+    }
+
     /// The window, checked.
     pub(crate) fn finish(mut self) -> Result<Imported, ImportError> {
         if self.facts.is_empty() {
@@ -269,6 +299,7 @@ impl<'o> Window<'o> {
             return Err(ImportError::option("lengths", lengths.len(), limit));
         }
         self.check_all_or_none()?;
+        self.check_ids()?;
         let Some(axes) = self.axes else {
             return Err(ImportError::Nothing { file: self.file, why: "no sample has routes" });
         };
@@ -279,13 +310,14 @@ impl<'o> Window<'o> {
         let window = |error| ImportError::Window { file: self.file.clone(), error };
         let counts = ExpertCounts::new(shape, self.counts).map_err(window)?;
         let ids: Option<Vec<_>> = self.facts.iter().map(|facts| facts.id.clone()).collect();
+        let prompt_ids: Option<Vec<_>> = self.facts.iter().map(|facts| facts.prompt_id).collect();
         let batch = Batch {
             lengths: self.facts.iter().map(|facts| facts.length).collect(),
             expert_counts: Some(counts),
             routed_rows: Some(self.routed_rows),
             loss_tokens: self.facts.iter().map(|facts| facts.loss_tokens).collect(),
             sample_ids: ids.map(sample_ids),
-            prompt_ids: self.facts.iter().map(|facts| facts.prompt_id).collect(),
+            prompt_ids: prompt_ids.or_else(|| self.facts.iter().map(|facts| facts.uid).collect()),
             step: self.facts.iter().map(|facts| facts.step).collect(),
             ..Batch::default()
         };

@@ -510,6 +510,38 @@ def test_rollouts_become_a_batch(tmp_path: Path) -> None:
     assert (again.arrays()["counts"] == expected).all()
 
 
+def test_imported_and_loaded_ids_occur_once(tmp_path: Path) -> None:
+    # As those of a batch made here: `drop` takes ids, and a pickle is made anew of its arrays.
+    def rollouts(*ids: str) -> Path:
+        path = tmp_path / "ids.jsonl"
+        path.write_text("\n".join(f'{{"id":{id_},"length":2,"routed_experts":[[[1,2]]]}}' for id_ in ids))
+        return path
+
+    batch, _ = rp.import_rollouts(rollouts('"a"', '"b"'), "slime", 4, layers="moe")
+    assert pickle.loads(pickle.dumps(batch)).sha256 == batch.sha256
+    with pytest.raises(rp.RoutesError, match="sample 1 .a.: id: .* sample 0 has it too"):
+        rp.import_rollouts(rollouts('"a"', '"a"'), "slime", 4, layers="moe")
+    with pytest.raises(rp.RoutesError, match="sample 1 .1.: id: .* sample 0 has it too"):
+        rp.import_rollouts(rollouts("1", '"1"'), "slime", 4, layers="moe")
+    for ids, value in [([3, 5, 3], "3"), (["x", "y", "x"], '"x"')]:
+        path = tmp_path / "window.npz"
+        np.savez(path, lengths=[4, 5, 6], sample_ids=ids)
+        with pytest.raises(rp.FileError, match=re.escape(f"sample_ids[2] = {value}: expected ids that occur once")):
+            rp.Batch.load(path)
+
+
+def test_import_takes_whole_numbers_of_numpy(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"length":2,"routed_experts":[[[1,2]]]}')
+    batch, _ = rp.import_rollouts(
+        path, "slime", np.int64(4), layers="moe", top_k=np.uint8(2), num_layers=np.int32(1)
+    )
+    assert batch.arrays()["counts"].tolist() == [[[0, 1, 1, 0]]]
+    for options in [{"num_experts": 4.0}, {"num_experts": 4, "top_k": "2"}, {"num_experts": 4, "num_layers": -1}]:
+        with pytest.raises(rp.RoutesError, match="expected"):
+            rp.import_rollouts(path, "slime", layers="moe", **options)
+
+
 def test_the_readme_runs(tmp_path: Path) -> None:
     readme = Path(__file__).parent.parent / "README.md"
     blocks = re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL)

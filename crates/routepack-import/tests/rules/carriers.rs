@@ -149,6 +149,104 @@ fn arrays_fit_each_other() {
 }
 
 #[test]
+fn ids_in_arrays_occur_once() {
+    let routes = array("routed_experts", Dtype::I16, &[3, 1, 2], &[0, 1, 1, 2, 2, 3]);
+    let lengths = array("lengths", Dtype::I64, &[3], &[1, 1, 1]);
+    let ids = |ids: &[i64]| array("sample_ids", Dtype::I64, &[3], ids);
+    let [valid, twice] =
+        [[7, 5, 6], [7, 5, 5]].map(|values| npz(&[routes.clone(), lengths.clone(), ids(&values)]));
+    file(&valid, Form::Slime, &options(4)).expect("valid");
+    let found = file(&twice, Form::Slime, &options(4)).expect_err("5 twice").to_string();
+    assert!(
+        found.contains(": sample 2 (5): id: expected ids that occur once, sample 1 has it too"),
+        "{found}"
+    );
+}
+
+/// Masks whose positions are not those of the routes say nothing of them.
+#[test]
+fn masks_are_as_wide_as_the_routes() {
+    let two_rows = |one: &[i64]| [one, one].concat();
+    let routes = |width: usize| {
+        let ids: Vec<i64> = (0..2 * width as i64).flat_map(|row| [row % 4, (row + 1) % 4]).collect();
+        array("routed_experts", Dtype::I16, &[2, width, 1, 2], &ids)
+    };
+    let mask = |name: &str, one: &[i64]| array(name, Dtype::U8, &[2, one.len()], &two_rows(one));
+    let ragged = || array("routed_experts", Dtype::I16, &[4, 1, 2], &[0, 1, 1, 2, 2, 3, 3, 0]);
+    let lengths = |length| array("lengths", Dtype::I64, &[2], &[length, length]);
+    let full = [0, 1, 1, 1, 1, 1];
+    for (form, arrays) in [
+        (Form::Verl, vec![routes(6), mask("attention_mask", &full), mask("loss_mask", &[0, 0, 0, 0, 1, 1])]),
+        // verl's is of the response, the loss masks of SkyRL and slime too.
+        (Form::Verl, vec![routes(6), mask("attention_mask", &full), mask("response_mask", &[1, 1])]),
+        (Form::SkyRl, vec![routes(6), mask("attention_mask", &full), mask("loss_mask", &[1, 1])]),
+        // The last token's row is not recorded.
+        (Form::MsSwift, vec![routes(5), lengths(6), mask("loss_mask", &[0, 0, 0, 0, 1, 1])]),
+        (Form::MsSwift, vec![ragged(), lengths(3), mask("loss_mask", &[0, 1, 1])]),
+        (Form::Slime, vec![ragged(), lengths(3), mask("loss_mask", &[1, 1])]),
+    ] {
+        let batch = file(&npz(&arrays), form, &options(4)).expect("valid").batch;
+        assert_eq!(batch.loss_tokens, Some(vec![2, 2]));
+    }
+    for (form, arrays, error) in [
+        (
+            Form::Verl,
+            vec![routes(6), mask("attention_mask", &[0, 1, 1, 1])],
+            "attention_mask: 4 positions a sample, expected 6, as the routes have",
+        ),
+        (
+            Form::Verl,
+            vec![routes(6), mask("attention_mask", &[0, 1, 1, 1, 1, 1, 0])],
+            "attention_mask: 7 positions a sample, expected 6, as the routes have",
+        ),
+        (
+            Form::Verl,
+            vec![routes(6), mask("attention_mask", &full), mask("loss_mask", &[1, 1])],
+            "loss_mask: 2 positions a sample, expected 6, as attention_mask has",
+        ),
+        (
+            Form::Verl,
+            vec![routes(6), mask("attention_mask", &full), mask("response_mask", &[0, 0, 0, 0, 0, 1, 1])],
+            "response_mask: 7 positions a sample, expected at most 6, as attention_mask has",
+        ),
+        (
+            Form::MsSwift,
+            vec![routes(5), lengths(6), mask("loss_mask", &[1, 1])],
+            "loss_mask: 2 positions, the sample has 6 tokens",
+        ),
+        (
+            Form::MsSwift,
+            vec![ragged(), lengths(3), mask("loss_mask", &[1, 1])],
+            "loss_mask: 2 positions, the sample has 3 tokens",
+        ),
+    ] {
+        let found = file(&npz(&arrays), form, &options(4)).expect_err(error).to_string();
+        assert!(found.ends_with(error), "{found}");
+    }
+}
+
+#[test]
+fn lengths_given_agree_with_those_of_the_file() {
+    let routes = array("routed_experts", Dtype::I16, &[3, 1, 2], &[0, 1, 1, 2, 2, 3]);
+    let with_lengths = npz(&[routes.clone(), array("lengths", Dtype::I64, &[2], &[3, 2])]);
+    let padded = array("routed_experts", Dtype::I16, &[1, 3, 1, 2], &[0, 1, 1, 2, 2, 3]);
+    let with_mask = npz(&[padded, array("attention_mask", Dtype::U8, &[1, 3], &[1, 1, 0])]);
+    let given = |lengths: &[u32]| ImportOptions { lengths: Some(lengths.to_vec()), ..options(4) };
+    for (arrays, lengths) in [(&with_lengths, &[3, 2][..]), (&npz(&[routes]), &[3, 2]), (&with_mask, &[2])] {
+        file(arrays, Form::Slime, &given(lengths)).expect("valid");
+    }
+    for (arrays, lengths, error) in [
+        (&with_lengths, &[2, 3][..], "sample 0: length: 3 by lengths, 2 by the lengths given"),
+        (&with_lengths, &[3, 1], "sample 1: length: 2 by lengths, 1 by the lengths given"),
+        (&with_lengths, &[3], "lengths = 1: the file has 2 samples"),
+        (&with_mask, &[3], "sample 0: length: 2 by attention_mask, 3 by the lengths given"),
+    ] {
+        let found = file(arrays, Form::Slime, &given(lengths)).expect_err(error).to_string();
+        assert!(found.ends_with(error), "{found}");
+    }
+}
+
+#[test]
 fn distributions_become_samples_of_as_many_tokens() {
     let top = ImportOptions { top_k: Some(2), ..options(4) };
     let text = r#"{"logical_count":[[[3,1,1,1],[2,2,1,1]],[[0,0,0,0],[0,0,0,0]]]}"#;

@@ -226,6 +226,45 @@ fn facts_about_some_samples_are_facts_about_all() {
     );
 }
 
+/// Two samples of one id cannot be told apart in a plan.
+#[test]
+fn ids_occur_once() {
+    let line = |id: &str| format!("{{\"length\":2,{id}\"routed_experts\":[[[1,2]]]}}\n");
+    let text = |ids: [&str; 3]| ids.map(line).concat();
+    let imported = lines(Form::Slime, &text([r#""id":"a","#, r#""id":1,"#, r#""id":"01","#]), &options(4));
+    assert_eq!(imported.expect("valid").batch.sample_ids.expect("ids").text(2), "01");
+    let why = "expected ids that occur once, sample 0 has it too; the id of a prompt is `prompt_id`";
+    for (ids, id) in [
+        ([r#""id":"a","#, r#""id":"b","#, r#""id":"a","#], "a"),
+        ([r#""sample_id":1,"#, r#""index":2,"#, r#""request_id":1,"#], "1"),
+        // Where one id is text, all are.
+        ([r#""id":1,"#, r#""id":"b","#, r#""id":"1","#], "1"),
+    ] {
+        assert_eq!(
+            refused(Form::Slime, &text(ids), &options(4)),
+            format!("r.jsonl: sample 2 ({id}): id: {why}")
+        );
+    }
+}
+
+/// All responses to a prompt share verl's `uid`, a text.
+#[test]
+fn uids_are_of_prompts() {
+    let line = |fields: &str| format!("{{\"length\":2,{fields}\"routed_experts\":[[[1,2]]]}}\n");
+    let text = |fields: [&str; 4]| fields.map(line).concat();
+    let uids = text([r#""uid":"p","#, r#""uid":"p","#, r#""uid":7,"#, r#""uid":"p","#]);
+    let batch = lines(Form::Slime, &uids, &options(4)).expect("valid").batch;
+    assert_eq!((batch.sample_ids, batch.prompt_ids), (None, Some(vec![0, 0, 1, 0])));
+    // A number that is there already is kept.
+    let both = text([r#""uid":"p","prompt_id":9,"#; 4]);
+    let batch = lines(Form::Slime, &both, &options(4)).expect("valid").batch;
+    assert_eq!((batch.sample_ids, batch.prompt_ids), (None, Some(vec![9; 4])));
+    assert_eq!(
+        refused(Form::Slime, &text([r#""uid":"p","#, "", "", ""]), &options(4)),
+        "r.jsonl: sample 1: uid: missing, the samples before have it"
+    );
+}
+
 #[test]
 fn choices_of_a_response_are_samples() {
     let text = r#"{"id":"c","prompt_token_ids":[1,2],"prompt_routed_experts":[[[0,1]],[[0,2]]],"choices":[

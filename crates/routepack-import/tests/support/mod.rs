@@ -140,6 +140,7 @@ fn npy(dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A named array.
+#[derive(Clone)]
 pub(crate) struct Named(pub(crate) String, pub(crate) Dtype, pub(crate) Vec<usize>, pub(crate) Vec<u8>);
 
 pub(crate) fn npz(arrays: &[Named]) -> Vec<u8> {

@@ -70,16 +70,16 @@ def import_rollouts(
         layers: ``"moe"`` if the layer axis holds MoE layers only, else the MoE layers among all layers.
         missing: what to do with rows that were not recorded: refuse, leave-out, scale-up.
         phys2log: the ids are physical slots; the expert in every slot ``[layers, slots]``.
-        lengths: tokens of every sample, where the file does not tell.
+        lengths: tokens of every sample, where the file does not tell; where it does, they must be the same.
 
     Raises:
         RoutesError: names file, sample, row, layer and value.
         FileError: the file cannot be read.
     """
     options: dict[str, Any] = {
-        "num_experts": num_experts,
-        "top_k": top_k,
-        "num_layers": num_layers,
+        "num_experts": number("num_experts", num_experts, 0, 0xFFFFFFFF, RoutesError),
+        "top_k": None if top_k is None else number("top_k", top_k, 0, 0xFFFFFFFF, RoutesError),
+        "num_layers": None if num_layers is None else number("num_layers", num_layers, 0, 0xFFFFFFFF, RoutesError),
         "missing": missing,
         "lengths": None if lengths is None else np.asarray(lengths).tolist(),
     }
