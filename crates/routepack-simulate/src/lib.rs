@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod calibrate;
+mod chunks;
 mod cluster;
 mod cost_weights;
 mod error;

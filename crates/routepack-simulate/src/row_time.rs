@@ -78,17 +78,17 @@ pub(crate) struct Running<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) options: &'a SimulateOptions,
     /// Layers of the model of every chunk, `[chunks]`.
-    pub(crate) chunks: &'a [std::ops::Range<usize>],
+    pub(crate) chunks: &'a [Vec<usize>],
 }
 
 /// Time of a row on a shard, chunk by chunk: `cells` are the samples of the shard's slots.
 pub(crate) fn row_time(running: &Running<'_>, shard: usize, cells: &[&[u32]]) -> Vec<ChunkTime> {
     let slots: Vec<SlotTokens> = cells.iter().map(|cell| SlotTokens::of(running.instance, cell)).collect();
     let last = running.chunks.len() - 1;
-    let of_chunk = |(chunk, layers): (usize, &std::ops::Range<usize>)| {
+    let of_chunk = |(chunk, layers): (usize, &Vec<usize>)| {
         let mut time = ChunkTime::default();
         let mut waiting = vec![ChunkTime::default(); slots.len()];
-        for layer in layers.clone() {
+        for &layer in layers {
             for (time, slot) in waiting.iter_mut().zip(&slots) {
                 add(time, common_time(running, layer, slot));
             }

@@ -4,13 +4,14 @@
 //! and moves experts. Terms are those of the slowest shard's busiest stage, `bubble` the rest of its makespan, so that
 //! they add up to the step. O(n·L·E + R·G·L·P).
 
-use std::ops::{AddAssign, Range};
+use std::ops::AddAssign;
 
 use rayon::prelude::*;
 use routepack_problem::{Instance, Layout, Placement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::chunks::chunks;
 use crate::pipeline::{Passes, makespan};
 use crate::row_time::{ChunkTime, Running, row_time};
 use crate::{Cluster, Model, SimulateError, SimulateOptions, Work};
@@ -82,7 +83,10 @@ pub fn simulate(
     options.check()?;
     check_window(instance, model)?;
     check_rows(instance, layout.num_rows())?;
-    let chunks = chunks(instance, model);
+    let parallel = &instance.setting().topology;
+    let stages = instance.topology().num_stages();
+    let stage_of = instance.topology().layer_stage();
+    let chunks = chunks(stage_of, stages, parallel.vpp as usize, model.dense_layers as usize);
     let running = Running { instance, placement, model, cluster, options, chunks: &chunks };
     let topology = instance.topology();
     let cells = layout.cells();
@@ -132,27 +136,6 @@ pub(crate) fn check_rows(instance: &Instance, rows: usize) -> Result<(), Simulat
     Ok(())
 }
 
-/// Layers of every chunk in the order a token meets them.
-///
-/// MoE layers lie on the stages the topology says, dense ones on the first; a stage's layers are cut into V equal parts.
-fn chunks(instance: &Instance, model: &Model) -> Vec<Range<usize>> {
-    let topology = instance.topology();
-    let (stages, parts) = (topology.num_stages(), instance.setting().topology.vpp as usize);
-    let dense = model.dense_layers as usize;
-    let stage_of = topology.layer_stage();
-    let mut chunks = vec![0..0; stages * parts];
-    for stage in 0..stages {
-        let first = stage_of.iter().position(|&of| of as usize == stage).map_or(0, |at| at + dense);
-        let count = stage_of.iter().filter(|&&of| of as usize == stage).count();
-        let (first, count) = if stage == 0 { (0, count + dense) } else { (first, count) };
-        for part in 0..parts {
-            let cut = |part: usize| first + count * part / parts;
-            chunks[part * stages + stage] = cut(part)..cut(part + 1);
-        }
-    }
-    chunks
-}
-
 /// Makespan of one shard's rows, and its busiest stage's work.
 fn shard_time(running: &Running<'_>, rows: &[Vec<ChunkTime>]) -> StepTime {
     let stages = running.instance.topology().num_stages();
@@ -194,7 +177,7 @@ fn parameters_of_gpu(running: &Running<'_>) -> (f64, f64) {
     let Running { model, instance, chunks, .. } = running;
     let (parallel, stages) = (&instance.setting().topology, instance.topology().num_stages());
     let of_stage = |stage: usize| {
-        let layers = || (stage..chunks.len()).step_by(stages).flat_map(|chunk| chunks[chunk].clone());
+        let layers = || (stage..chunks.len()).step_by(stages).flat_map(|chunk| chunks[chunk].iter().copied());
         let embedding = u64::from(stage == 0) * model.embedding_parameters()
             + u64::from(stage + 1 == stages) * model.embedding_parameters();
         let common: u64 = layers().map(|layer| model.common_parameters(layer)).sum::<u64>() + embedding;

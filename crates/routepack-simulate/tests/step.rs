@@ -95,6 +95,40 @@ fn recomputation_repeats_forward_and_moves_are_charged_once_moved() {
 }
 
 #[test]
+fn a_stage_runs_its_own_layers_wherever_they_lie() {
+    // A list of stages, and the order in which the same layers lie side by side.
+    let cases = [
+        (vec![0, 1, 1, 0, 0, 1], vec![0, 3, 4, 1, 2, 5], 1),
+        (vec![1, 1, 1, 0, 0, 0], vec![3, 4, 5, 0, 1, 2], 1),
+        (vec![0, 1, 0, 1, 0, 1], vec![0, 2, 4, 1, 3, 5], 3),
+    ];
+    // At layer l some tokens of every second sample leave the expert of the first: layers cost differently.
+    let time_of = |order: &[usize], stages: &[u32], vpp: u32| {
+        let mut setting = setting(2, 2);
+        setting.topology.pp = 2;
+        setting.topology.vpp = vpp;
+        setting.topology.layer_stage = Some(stages.to_vec());
+        let away = [0, 7, 2, 9, 4, 1];
+        let counts = (0..4).flat_map(|sample| {
+            let away = move |layer: usize| sample % 2 * away[layer];
+            order.iter().flat_map(move |&layer| [10 - away(layer), 0, away(layer), 0])
+        });
+        let counts = ExpertCounts::new([4, 1, order.len(), 4], counts.collect()).expect("shape");
+        let batch = Batch { lengths: vec![10; 4], expert_counts: Some(counts), ..Batch::default() };
+        let instance = Instance::single(batch, &setting).expect("valid");
+        time(&instance, &Layout::new(2, 2, vec![0, 1, 2, 3]), &SimulateOptions::default())
+    };
+    for (stages, order, vpp) in cases {
+        let (scattered, together) =
+            (time_of(&[0, 1, 2, 3, 4, 5], &stages, vpp), time_of(&order, &[0, 0, 0, 1, 1, 1], vpp));
+        close(scattered.seconds, together.seconds);
+        close(scattered.work.expert, together.work.expert);
+        close(scattered.bubble, together.bubble);
+        close(scattered.optimizer, together.optimizer);
+    }
+}
+
+#[test]
 fn ranks_of_other_nodes_are_reached_over_the_network() {
     let instance = window(&[(3, 0), (4, 2), (5, 3)], 1, &setting(2, 2));
     let layout = Layout::new(1, 2, vec![0, 0, 1]);
