@@ -153,14 +153,18 @@ fn least_squares(columns: &DMatrix<f64>, seconds: &DVector<f64>) -> Option<DVect
     best.map(|(_, weights)| weights)
 }
 
-/// Spearman's rank correlation, equal values sharing their mean rank; 1 where nothing varies.
+/// Spearman's rank correlation, equal values sharing their mean rank; 1 where nothing varies, 0 where one side alone does.
 fn rank_correlation(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (ranks(one), ranks(other));
     let mean = (one.len() as f64 - 1.0) / 2.0;
     let product =
         |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum() };
-    let spread = (product(&one, &one) * product(&other, &other)).sqrt();
-    if spread > 0.0 { product(&one, &other) / spread } else { 1.0 }
+    let spreads = [product(&one, &one), product(&other, &other)];
+    match spreads.map(|spread| spread > 0.0) {
+        [true, true] => product(&one, &other) / spreads.map(f64::sqrt).iter().product::<f64>(),
+        [false, false] => 1.0,
+        _ => 0.0,
+    }
 }
 
 fn ranks(values: &[f64]) -> Vec<f64> {
@@ -218,12 +222,18 @@ mod tests {
         assert_eq!((fitted.alpha, fitted.beta, fitted.gamma), (0.0, 0.0, None));
         assert!((fitted.overhead - 2.0).abs() < 1e-9);
         assert!(fitted.r_squared.abs() < 1e-9);
+        assert!(fitted.rank_correlation.abs() < 1e-9, "a constant ranks nothing: {fitted:?}");
     }
 
     #[test]
     fn ranks_of_equal_values_are_shared() {
         assert_eq!(ranks(&[5.0, 1.0, 5.0, 0.0]), [2.5, 1.0, 2.5, 0.0]);
-        assert!((rank_correlation(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]) + 1.0).abs() < 1e-12);
+        let close = |one: &[f64], other: &[f64], expected: f64| {
+            assert!((rank_correlation(one, other) - expected).abs() < 1e-12, "{one:?} {other:?}");
+        };
+        close(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0], -1.0);
+        close(&[1.0, 2.0, 3.0], &[2.0, 2.0, 2.0], 0.0);
+        close(&[1.0, 1.0], &[2.0, 2.0], 1.0);
     }
 
     #[test]
