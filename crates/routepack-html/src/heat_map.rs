@@ -60,5 +60,30 @@ pub(crate) fn heat_map(map: &HeatMap<'_>) -> Markup {
             rect.pace x=(px(LEFT + side * column as f64 + 1.0)) y=(px(top + tall * row as f64 + 1.0)) width=(px(side - 2.0)) height=(px(tall - 2.0)) {}
         }
     };
-    svg(WIDTH, bottom + 8.0, map.title, content)
+    // Cells are no narrower than can be seen, so many columns need more room.
+    svg(WIDTH.max(LEFT + side * columns as f64 + 16.0), bottom + 8.0, map.title, content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_column_lies_in_the_drawing() {
+        for (columns, width) in [(1, 720), (209, 720), (256, 76 + 3 * 256 + 16)] {
+            let values = vec![vec![1.0; columns]];
+            let words = |_: usize, _: usize| String::new();
+            let map = HeatMap {
+                title: "",
+                row: "row",
+                column: "column",
+                values: &values,
+                range: None,
+                marked: &[],
+                words: &words,
+            };
+            let drawing = heat_map(&map).0;
+            assert!(drawing.contains(&format!("viewBox=\"0 0 {width} ")), "{columns} columns: {drawing}");
+        }
+    }
 }
