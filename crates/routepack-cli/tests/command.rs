@@ -403,6 +403,79 @@ fn outputs_that_cannot_be_written_are_named() {
     shell.refuses("plan window.json --job job.toml -o absent/plan.json", 4, &["absent/plan.json"]);
     shell.refuses("rows window.json --capacity 12 -o absent/rows.cert", 4, &["absent/rows.cert"]);
     shell.refuses("generate window --preset single -o absent/w.npz", 4, &["absent/w.npz"]);
+    shell.refuses("place window.json --ep 2 -o absent/p.json", 4, &["absent/p.json: cannot write"]);
+    // Before any work: the plan is not there to be read.
+    shell.refuses("report none.json --window window.json --html absent/p.html", 4, &["absent/p.html"]);
+    shell.refuses("export none.json --to verl -o absent/e.json", 4, &["absent/e.json"]);
+}
+
+#[test]
+fn an_output_replaces_no_input_and_no_other_output() {
+    let shell = small();
+    shell.answer("plan window.json --job job.toml -o plan.json");
+    fs::create_dir(shell.path("folder")).expect("a folder");
+    shell.write("lengths.txt", "5\n6\n");
+    shell.write("0001.plan.json", &fs::read_to_string(shell.path("plan.json")).expect("read"));
+    let cases = [
+        ("plan window.json --job job.toml -o window.json", "--output window.json", "WINDOW window.json"),
+        ("plan window.json --job job.toml -o folder/../job.toml", "--output", "--job job.toml"),
+        ("plan window.json --job job.toml --resident plan.json -o plan.json", "--output", "--resident"),
+        ("plan window.json --job job.toml -o p.json --trace ./p.json", "--trace ./p.json", "--output p.json"),
+        ("rows lengths.txt -C 12 -o lengths.txt", "--output", "LENGTHS"),
+        ("rows lengths.txt -C 12 -o c.cert --lengths-output lengths.txt", "--lengths-output", "LENGTHS"),
+        ("rows lengths.txt -C 12 -o c.cert --lengths-output c.cert", "--lengths-output", "--output"),
+        ("place window.json --ep 2 -o window.json", "--output", "WINDOW"),
+        ("place window.json --ep 2 --curve m --plot m", "--plot m", "--curve m"),
+        ("report plan.json --window window.json --html plan.json", "--html", "PLAN"),
+        (
+            "simulate plan.json --window window.json --model qwen3-30b-a3b --cluster h20 --extra-rows 1 --rows-curve plan.json",
+            "--rows-curve",
+            "PLAN",
+        ),
+        (
+            "simulate plan.json --window window.json --model m.toml --cluster h20 --extra-rows 1 --rows-curve m.toml",
+            "--rows-curve",
+            "--model",
+        ),
+        ("sequence window.json --job job.toml --csv window.json", "--csv", "WINDOWS"),
+        (
+            "sequence window.json --job job.toml --resident 0001.plan.json -o . --alone",
+            "--output",
+            "--resident",
+        ),
+        ("export plan.json --to verl -o plan.json", "--output", "PLAN"),
+        ("import --from vllm --experts 4 window.json -o window.json", "--output", "ROUTES"),
+        ("generate window --preset single -o w.npz --job-output w.npz", "--job-output", "--output"),
+        ("generate window --recipe job.toml -o job.toml", "--output", "--recipe"),
+        (
+            "generate cut --routes r.npz --experts 4 --lengths lengths.txt -o lengths.txt",
+            "--output",
+            "--lengths",
+        ),
+        (
+            "bench layouts window.json --job job.toml --cluster h20 -o job.toml",
+            "--output",
+            "the job job.toml",
+        ),
+        ("bench layouts window.json --job job.toml --cluster h20 -o a --plot a", "--plot", "--output"),
+    ];
+    let texts = || {
+        let files = ["window.json", "job.toml", "plan.json", "lengths.txt", "0001.plan.json"];
+        files.map(|file| fs::read(shell.path(file)).expect("read"))
+    };
+    let before = texts();
+    for (line, one, other) in cases {
+        shell.refuses(line, 3, &[one, other, "the same file as"]);
+        assert_eq!(texts(), before, "{line}");
+    }
+}
+
+#[test]
+fn the_plan_of_a_pass_replaces_nothing() {
+    let shell = small();
+    shell.write("job.toml", &format!("{JOB}[passes.twice]\ncapacity = 24\n"));
+    let line = "plan window.json --job job.toml -o plan.json --trace plan.twice.json";
+    shell.refuses(line, 3, &["the plan of a pass plan.twice.json", "--trace"]);
 }
 
 #[test]
@@ -639,6 +712,31 @@ mod unix {
             assert_eq!(output.status.code(), Some(0), "{what}");
             assert!(output.stderr.is_empty(), "{what}");
         }
+    }
+
+    #[test]
+    fn a_link_to_an_input_is_the_input() {
+        let shell = Shell::new();
+        shell.write("lengths.txt", "5\n");
+        std::os::unix::fs::symlink("lengths.txt", shell.path("link.cert")).expect("a link");
+        shell.refuses(
+            "rows lengths.txt -C 5 -o link.cert",
+            3,
+            &["--output link.cert", "LENGTHS lengths.txt"],
+        );
+        std::os::unix::fs::symlink("new.cert", shell.path("dangling.cert")).expect("a link");
+        let line = "rows lengths.txt -C 5 -o dangling.cert --lengths-output new.cert";
+        shell.refuses(line, 3, &["--lengths-output new.cert", "--output dangling.cert"]);
+    }
+
+    #[test]
+    fn a_trace_that_fails_late_leaves_the_plan() {
+        let shell = small();
+        // So small a window as the others would be solved without annealing, and no table written.
+        shell.answer("generate window --preset mixed --set prompts=12 --set routing.layers=2 -o window.json --job-output job.toml");
+        let output = shell.run("plan window.json --job job.toml -o plan.json --trace /dev/full");
+        assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(shell.answer("verify plan.json --window window.json").contains("every claim"));
     }
 
     #[test]

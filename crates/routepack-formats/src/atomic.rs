@@ -35,10 +35,41 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FormatError> {
             replace(&target, bytes, Some(metadata.permissions())).map_err(failed)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            replace(&end_of_links(path), bytes, None).map_err(failed)
+            end_of_links(path).map_or(Err(error), |end| replace(&end, bytes, None)).map_err(failed)
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Whether [`write_atomically`] can begin with a path: its folder takes new files. Nothing is left there.
+///
+/// # Errors
+/// The path is a folder, its folder is not there or takes no file, or a link leads nowhere.
+pub fn check_writable(path: &Path) -> Result<(), FormatError> {
+    let failed = |error: io::Error| FormatError::access(&name_of(path), "write", &error);
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => {
+            Err(FormatError::access(&name_of(path), "write", &"it is a folder"))
+        }
+        Ok(metadata) if !metadata.is_file() => Ok(()),
+        Ok(_) => path.canonicalize().and_then(|target| try_folder(&target)).map_err(failed),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            end_of_links(path).map_or(Err(error), |target| try_folder(&target)).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Makes a file beside `path` that vanishes at once.
+fn try_folder(path: &Path) -> io::Result<()> {
+    let folder = folder_of(path);
+    if nameless::open(folder).is_none() {
+        tempfile::Builder::new().prefix(".routepack-").make_in(folder, |name| File::create_new(name))?;
+    }
+    Ok(())
 }
 
 /// Writes to what may be a pipe.
@@ -49,17 +80,22 @@ fn pour(output: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Where a path leads to, which is nothing yet.
-fn end_of_links(path: &Path) -> PathBuf {
+/// Where a path leads to, which is nothing yet; `None` for links that lead around in a circle.
+pub fn end_of_links(path: &Path) -> Option<PathBuf> {
     let mut end = path.to_owned();
-    while let Ok(link) = end.read_link() {
+    for _ in 0..64 {
+        let Ok(link) = end.read_link() else { return Some(end) };
         end = end.parent().unwrap_or(Path::new("")).join(link);
     }
-    end
+    None
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn replace(path: &Path, bytes: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let fill = |mut file: &File| {
         if let Some(permissions) = permissions.clone() {
             file.set_permissions(permissions)?;

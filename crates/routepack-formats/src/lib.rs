@@ -17,7 +17,7 @@ mod window;
 mod window_json;
 
 pub use arrays::{ArrayHeader, ArrayKind, Arrays, split_npy};
-pub use atomic::{read_text, write_atomically};
+pub use atomic::{check_writable, end_of_links, read_text, write_atomically};
 pub use error::FormatError;
 pub use lengths::{Lengths, LengthsForm, parse_lengths, read_lengths, write_lengths};
 pub use plan_file::{

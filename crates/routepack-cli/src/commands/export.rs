@@ -9,6 +9,7 @@ use routepack::verification::PlanStep;
 use serde::Serialize;
 
 use super::is_stdout;
+use super::outputs::check_outputs;
 use crate::exit::Failure;
 use crate::output::print;
 
@@ -92,6 +93,7 @@ struct Schedule {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    check_outputs(&[("PLAN", &arguments.plan)], &[("--output", &arguments.output)])?;
     let plan = formats::read_plan(&arguments.plan)?;
     let text = match arguments.to {
         Framework::Verl => {

@@ -10,6 +10,7 @@ use routepack::generate::{
 use routepack::{Batch, Job};
 use serde_json::{Map, Value, json};
 
+use super::outputs::{check_outputs, given};
 use super::{FormArguments, is_stdout, write_window};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
@@ -145,6 +146,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn run_window(arguments: &WindowArguments) -> Result<(), Failure> {
+    let mut outputs = vec![("--output", arguments.output.as_path())];
+    outputs.extend(given(&[("--job-output", &arguments.job_output)]));
+    check_outputs(&given(&[("--recipe", &arguments.recipe)]), &outputs)?;
     let recipe: WindowRecipe = match (&arguments.recipe, arguments.preset) {
         (Some(path), _) => formats::read_toml(path)?,
         (None, preset) => preset.unwrap_or(Preset::Tiny).recipe(),
@@ -159,6 +163,9 @@ fn run_window(arguments: &WindowArguments) -> Result<(), Failure> {
 }
 
 fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
+    let mut inputs = vec![("--lengths", arguments.lengths.as_path())];
+    inputs.extend(arguments.routes.iter().map(|path| ("--routes", path.as_path())));
+    check_outputs(&inputs, &[("--output", &arguments.output)])?;
     let place = arguments.lengths.display();
     let form = arguments.form.asked()?.unwrap_or(LengthsForm::Lines);
     let lengths = formats::read_lengths(&arguments.lengths, &form)?.sizes;
@@ -201,6 +208,7 @@ fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
 }
 
 fn run_bins(arguments: &BinsArguments) -> Result<(), Failure> {
+    check_outputs(&[], &[("--output", &arguments.output)])?;
     let recipe = BinsRecipe::named(&arguments.family)?.amended(&parse_changes(&arguments.changes)?)?;
     let made = bins(&recipe, arguments.seed)?;
     let to_stdout = is_stdout(&arguments.output);

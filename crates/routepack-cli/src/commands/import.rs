@@ -8,6 +8,7 @@ use clap::builder::TypedValueParser as _;
 use routepack::formats::{self, FormatError, LengthsForm};
 use routepack_import::{Form, Ids, ImportError, ImportOptions, Imported, Layers, Missing, import};
 
+use super::outputs::{check_outputs, given};
 use super::{is_stdout, write_window};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
@@ -68,6 +69,9 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut inputs = vec![("ROUTES", arguments.routes.as_path())];
+    inputs.extend(given(&[("--phys2log", &arguments.phys2log), ("--lengths", &arguments.lengths)]));
+    check_outputs(&inputs, &[("--output", &arguments.output)])?;
     let options = options(arguments)?;
     let bar = Bar::new(arguments.quiet);
     let imported = import(&arguments.routes, arguments.from, &options, &mut |progress| {

@@ -6,6 +6,7 @@ use routepack::formats;
 use routepack::simulation::{Cluster, Model, SimulateOptions, model_from_config, presets};
 
 use super::ends_with;
+use super::outputs::Named;
 use crate::exit::Failure;
 
 /// A cluster, and how the trainer runs a step.
@@ -26,6 +27,12 @@ pub(crate) struct ClusterArguments {
 }
 
 impl ClusterArguments {
+    /// The file that the cluster is read from, if it is no preset.
+    pub(super) fn file(&self) -> Option<Named<'_>> {
+        let preset = presets::cluster_names().any(|known| known == self.cluster);
+        (!preset).then(|| ("--cluster", Path::new(&self.cluster)))
+    }
+
     /// The cluster: a preset, or a TOML file.
     pub(crate) fn read(&self) -> Result<Cluster, Failure> {
         let name = &self.cluster;
@@ -46,6 +53,12 @@ impl ClusterArguments {
             ..SimulateOptions::default()
         }
     }
+}
+
+/// The file that a model is read from, if it is no preset.
+pub(super) fn model_file(name: &str) -> Option<Named<'_>> {
+    let preset = presets::model_names().any(|known| known == name);
+    (!preset).then(|| ("--model", Path::new(name)))
 }
 
 /// A preset, or a file: config.json by its ending, else TOML.

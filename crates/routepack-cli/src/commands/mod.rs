@@ -7,6 +7,7 @@ pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod import;
 mod machine;
+mod outputs;
 pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod report;

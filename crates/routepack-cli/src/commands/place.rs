@@ -10,6 +10,7 @@ use routepack::{Batch, ExpertCounts, MovePoint, Placement, PlanError, trade_off_
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::outputs::{check_outputs, given};
 use super::resident::read_resident;
 use super::{in_pool, is_stdout, read_window};
 use crate::exit::Failure;
@@ -104,6 +105,11 @@ struct LayerAnswer {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let deadline = Deadline::after(arguments.deadline_ms);
     let shown = arguments.window.display();
+    let mut inputs = vec![("WINDOW", arguments.window.as_path())];
+    inputs.extend(given(&[("--resident", &arguments.resident)]));
+    let outputs =
+        [("--output", &arguments.output), ("--curve", &arguments.curve), ("--plot", &arguments.plot)];
+    check_outputs(&inputs, &given(&outputs))?;
     let batch = read_window(&arguments.window)?;
     let Some(counts) = &batch.expert_counts else {
         return Err(Failure::input(shown, "no expert_counts: nothing to place"));

@@ -10,6 +10,7 @@ use routepack::formats;
 use routepack::verification::PlanStep;
 use routepack::{Aim, Control, Job, Plan, PlanError, TRAIN};
 
+use super::outputs::{check_outputs, given};
 use super::resident::read_resident;
 use super::{ends_with, in_pool, is_stdout, read_window};
 use crate::exit::Failure;
@@ -108,6 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     job.seed = arguments.seed.unwrap_or(job.seed);
     job.deadline_ms = arguments.deadline_ms.or(job.deadline_ms);
     job.refine.placement = arguments.placement.map_or(job.refine.placement, Aim::from);
+    check(arguments, &job)?;
     job.place.resident = arguments.resident.as_deref().map(read_resident).transpose()?;
     let mut control = Control::new();
     if let Some(limit) = job.deadline_ms {
@@ -139,10 +141,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     )?;
     drop(control);
     drop(bar);
-    if let Some(path) = &arguments.trace {
-        let trace = trace.into_inner().unwrap_or_else(PoisonError::into_inner);
-        formats::write_atomically(path, trace.as_bytes())?;
-    }
     let to_stdout = arguments.output.as_deref().is_some_and(is_stdout);
     for (pass, plan) in &plans {
         match &arguments.output {
@@ -151,6 +149,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Some(output) => write_pass(output, pass, plan)?,
             None => {}
         }
+    }
+    // After the plan, which it must not lose.
+    if let Some(path) = &arguments.trace {
+        let trace = trace.into_inner().unwrap_or_else(PoisonError::into_inner);
+        formats::write_atomically(path, trace.as_bytes())?;
     }
     let (_, plan) = &plans[0];
     match (arguments.json, to_stdout) {
@@ -167,11 +170,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Writes the plan of a pass; those beside training go into files of their own beside the plan's: `plan.log-prob.json`.
-fn write_pass(output: &Path, pass: &str, plan: &Plan) -> Result<(), Failure> {
+/// No output replaces an input or another output.
+fn check(arguments: &Arguments, job: &Job) -> Result<(), Failure> {
+    let passes: Vec<PathBuf> = match arguments.output.as_deref() {
+        Some(output) if !is_stdout(output) => job.passes.keys().map(|pass| pass_path(output, pass)).collect(),
+        _ => Vec::new(),
+    };
+    let mut inputs = vec![("WINDOW", arguments.window.as_path()), ("--job", &arguments.job)];
+    inputs.extend(given(&[("--resident", &arguments.resident)]));
+    let mut outputs = given(&[("--output", &arguments.output), ("--trace", &arguments.trace)]);
+    outputs.extend(passes.iter().map(|path| ("the plan of a pass", path.as_path())));
+    check_outputs(&inputs, &outputs)
+}
+
+/// Where the plan of a pass goes; those beside training into files beside the plan's: `plan.log-prob.json`.
+fn pass_path(output: &Path, pass: &str) -> PathBuf {
     let ending = output.extension().unwrap_or_default().to_string_lossy();
-    let path =
-        if pass == TRAIN { output.to_owned() } else { output.with_extension(format!("{pass}.{ending}")) };
+    if pass == TRAIN { output.to_owned() } else { output.with_extension(format!("{pass}.{ending}")) }
+}
+
+/// Writes the plan of a pass.
+fn write_pass(output: &Path, pass: &str, plan: &Plan) -> Result<(), Failure> {
+    let path = pass_path(output, pass);
     if ends_with(output, "npz") {
         formats::write_plan_npz(&path, plan)?;
     } else {

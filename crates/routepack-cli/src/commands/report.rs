@@ -1,9 +1,10 @@
 //! `routepack report`: the plan beside its reference arms.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use routepack::{Arm, Beside, Plan, Report, RowsPoint, TracePoint, formats, html_report};
 
+use super::outputs::{Named, check_distinct, check_outputs, given};
 use super::rows_table::rows_table;
 use super::{is_stdout, read_window, refused};
 use crate::exit::Failure;
@@ -53,6 +54,11 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let html = given(&[("--html", &arguments.html)]);
+    // The folder of the pictures is made later, and may be that of the page.
+    let made_later = arguments.svg.as_ref().is_some_and(|folder| !folder.exists());
+    let check = if made_later { check_distinct } else { check_outputs };
+    check(&inputs(arguments), &html)?;
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let draws = arguments.html.is_some() || arguments.svg.is_some();
@@ -79,8 +85,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json { print_json(&report) } else { print(&in_words(&report, &plan)) }
 }
 
+fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
+    let mut inputs = vec![("PLAN", arguments.plan.as_path()), ("--window", &arguments.window)];
+    inputs.extend(given(&[
+        ("--trace", &arguments.trace),
+        ("--curve", &arguments.curve),
+        ("--rows-curve", &arguments.rows_curve),
+    ]));
+    inputs
+}
+
 fn read_table<T: serde::de::DeserializeOwned>(
-    path: Option<&std::path::Path>,
+    path: Option<&Path>,
     check: fn(&T) -> Result<(), String>,
 ) -> Result<Vec<T>, Failure> {
     path.map_or_else(|| Ok(Vec::new()), |path| read_csv(path, check))
@@ -92,8 +108,13 @@ fn write_drawn(arguments: &Arguments, html: &str, svgs: &[(String, String)]) -> 
         std::fs::create_dir_all(folder).map_err(|error| {
             Failure::File(format!("{}: cannot make the folder: {error}", folder.display()))
         })?;
-        for (name, svg) in svgs {
-            formats::write_atomically(&folder.join(name).with_extension("svg"), svg.as_bytes())?;
+        let file = |name: &String| folder.join(name).with_extension("svg");
+        let files: Vec<PathBuf> = svgs.iter().map(|(name, _)| file(name)).collect();
+        let mut outputs = given(&[("--html", &arguments.html)]);
+        outputs.extend(files.iter().map(|path| ("--svg", path.as_path())));
+        check_outputs(&inputs(arguments), &outputs)?;
+        for ((_, svg), path) in svgs.iter().zip(&files) {
+            formats::write_atomically(path, svg.as_bytes())?;
         }
     }
     if let Some(path) = &arguments.html {

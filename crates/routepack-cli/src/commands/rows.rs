@@ -9,6 +9,7 @@ use routepack::formats::{self, FormatError, Lengths, LengthsForm};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::outputs::{check_outputs, given};
 use super::{FormArguments, form_in_words, in_pool, is_stdout};
 use crate::exit::Failure;
 use crate::interrupt::Deadline;
@@ -151,6 +152,8 @@ fn log_line(seconds: f64, progress: &PackProgress) -> String {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let deadline = Deadline::after(arguments.deadline_ms);
     let place = arguments.lengths.display();
+    let outputs = [("--output", &arguments.output), ("--lengths-output", &arguments.lengths_output)];
+    check_outputs(&[("LENGTHS", &arguments.lengths)], &given(&outputs))?;
     let (lengths, capacity) = read(arguments)?;
     if let Some(output) = &arguments.lengths_output {
         formats::write_lengths(output, &lengths.sizes)?;

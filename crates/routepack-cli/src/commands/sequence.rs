@@ -10,6 +10,7 @@ use routepack::{Batch, Control, Job, Sequence, SequenceArm, verify};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::outputs::{check_distinct, check_outputs, given};
 use super::resident::read_resident;
 use super::{in_pool, read_window};
 use crate::chart::{Line, draw};
@@ -103,10 +104,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     job.place.resident = arguments.resident.as_deref().map(read_resident).transpose()?;
     let folder = arguments.output.as_deref();
     let batches = read_batches(arguments)?;
+    let plans: Vec<PathBuf> = folder.map_or_else(Vec::new, |folder| {
+        (1..=batches.len()).map(|number| folder.join(format!("{number:04}.plan.json"))).collect()
+    });
+    let mut inputs = vec![("--job", arguments.job.as_path())];
+    inputs.extend(given(&[("--resident", &arguments.resident)]));
+    inputs.extend(arguments.windows.iter().map(|path| ("WINDOWS", path.as_path())));
+    let mut outputs = given(&[("--csv", &arguments.csv), ("--svg", &arguments.svg)]);
+    outputs.extend(plans.iter().map(|path| ("--output", path.as_path())));
+    check_distinct(&inputs, &outputs)?;
     if let Some(folder) = folder {
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
     }
+    check_outputs(&inputs, &outputs)?;
     let flag = interrupt::flag();
     let bar = Bar::new(arguments.quiet);
     let mut sequence = Sequence::new(&job, !arguments.alone);
@@ -129,8 +140,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             })?;
         verify(&planned.plan, batch)
             .map_err(|error| Failure::Refused(format!("{}: {error}", path.display())))?;
-        if let Some(folder) = folder {
-            formats::write_plan(&folder.join(format!("{:04}.plan.json", index + 1)), &planned.plan)?;
+        if let Some(path) = plans.get(index) {
+            formats::write_plan(path, &planned.plan)?;
         }
         windows.push(WindowAnswer {
             window: path.display().to_string(),

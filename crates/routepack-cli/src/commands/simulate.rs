@@ -7,7 +7,8 @@ use routepack::simulation::StepTime;
 use routepack::{Placement, RowsPoint, Simulated, SimulatedArm, SimulatedError, rows_curve, simulate_plan};
 use routepack_bench::Sample;
 
-use super::machine::{ClusterArguments, read_model};
+use super::machine::{ClusterArguments, model_file, read_model};
+use super::outputs::{check_outputs, given};
 use super::rows_table::rows_table;
 use super::{read_window, refused};
 use crate::exit::Failure;
@@ -60,6 +61,9 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut inputs = vec![("PLAN", arguments.plan.as_path()), ("--window", &arguments.window)];
+    inputs.extend(model_file(&arguments.model).into_iter().chain(arguments.cluster.file()));
+    check_outputs(&inputs, &given(&[("--rows-curve", &arguments.rows_curve)]))?;
     let (model, cluster) = (read_model(&arguments.model)?, arguments.cluster.read()?);
     let options = arguments.cluster.options(arguments.planning_seconds);
     options.check().map_err(|error| Failure::Input(error.to_string()))?;

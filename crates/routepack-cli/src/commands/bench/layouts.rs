@@ -7,7 +7,8 @@ use routepack::formats;
 use routepack::simulation::presets;
 use routepack_bench::{ArmFigures, LayoutArm, LayoutWindow, LayoutsBench, WindowArms, bench_layouts};
 
-use super::super::machine::{ClusterArguments, read_model};
+use super::super::machine::{ClusterArguments, model_file, read_model};
+use super::super::outputs::{check_outputs, given};
 use super::super::{in_pool, read_window};
 use crate::chart::{Dots, draw_dots};
 use crate::exit::Failure;
@@ -67,6 +68,12 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let beside: Vec<PathBuf> = arguments.windows.iter().map(|path| job_of(path, arguments)).collect();
+    let mut inputs: Vec<_> = arguments.windows.iter().map(|path| ("WINDOWS", path.as_path())).collect();
+    inputs.extend(beside.iter().map(|path| ("the job", path.as_path())));
+    inputs
+        .extend(arguments.models.iter().filter_map(|name| model_file(name)).chain(arguments.cluster.file()));
+    check_outputs(&inputs, &given(&[("--output", &arguments.output), ("--plot", &arguments.plot)]))?;
     let models: Vec<&str> = if arguments.models.is_empty() {
         presets::model_names().collect()
     } else {
@@ -101,8 +108,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&windows.iter().map(in_words).collect::<Vec<_>>().join("\n\n"))
 }
 
+/// The job of a window: the one given for all, or the one beside it.
+fn job_of(window: &Path, arguments: &Arguments) -> PathBuf {
+    arguments.job.clone().unwrap_or_else(|| window.with_extension("toml"))
+}
+
 fn read(path: &Path, arguments: &Arguments) -> Result<LayoutWindow, Failure> {
-    let job = arguments.job.clone().unwrap_or_else(|| path.with_extension("toml"));
+    let job = job_of(path, arguments);
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     Ok(LayoutWindow { name, job: formats::read_toml(&job)?, batch: read_window(path)? })
 }
