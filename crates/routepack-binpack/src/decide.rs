@@ -239,14 +239,15 @@ impl Search<'_> {
 
     /// The linear program of a case, with dives and cuts.
     fn bound(&mut self, case: &Case) -> Result<Converged, PackError> {
+        let first = self.work.cases == 1;
+        let mut converged = self.converge(case, if first { MUCH } else { IMPROVING })?;
         // The first dive before the first program has fully converged: packings mostly come so.
-        if self.work.cases == 1
-            && matches!(self.converge(case, MUCH)?, Converged::Fractional(_))
-            && let Some(bins) = self.dive(case)?
-        {
-            return Ok(Converged::Packed(bins));
+        if first && matches!(converged, Converged::Fractional(_)) {
+            if let Some(bins) = self.dive(case)? {
+                return Ok(Converged::Packed(bins));
+            }
+            converged = self.converge(case, IMPROVING)?;
         }
-        let mut converged = self.converge(case, IMPROVING)?;
         if let Converged::Fractional(solution) = converged {
             converged = self.cut(case, solution)?;
         }

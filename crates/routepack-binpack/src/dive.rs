@@ -3,8 +3,8 @@
 //! Problem: pack all items into K bins. K bins waste K·C − V in all, so only patterns whose waste is within what is
 //! left of that are allowed. Repeat: solve the linear program over such patterns of the items left, generating
 //! patterns until its value is at most the bins left, and adding cuts; fill what is left by [`crate::subset_sum_fill`],
-//! which may end it; else fill a share of the bins left, by patterns of value 1 or more, then by those above 0.6, at least
-//! one by the pattern of largest value. Where the program needs more than the bins left, half of what was filled last is
+//! which may end it; else fill bins by the patterns of value 1 or more, then by those above 0.6, at least one by the pattern
+//! of largest value, and by no more patterns than a share of the bins left. Where the program needs more than the bins left, half of what was filled last is
 //! taken back, and where it was one bin only, another pattern is tried, a few times in a dive. The first dive takes the
 //! largest values, later ones draw among those near it. What is decided in the case (items glued or apart, its cuts) holds in the dive,
 //! but not for the fills: any packing will do.
@@ -44,7 +44,7 @@ pub(crate) struct Dive<'a> {
     pub(crate) bins: u64,
     /// Whether to draw among nearly largest values.
     pub(crate) random: bool,
-    /// Of the bins left, at most this part is filled at once.
+    /// At most so many patterns fill bins at once, as a part of the bins left.
     pub(crate) share: f64,
     /// Most rounds of cuts between two fillings.
     pub(crate) cut_rounds: u32,
@@ -182,7 +182,7 @@ impl Dive<'_> {
 struct Step {
     dived: Dived,
     mark: Mark,
-    /// Patterns of the case with the bins to fill by each, best first; those that are none are filled by one bin if they must.
+    /// Patterns of the case with the bins to fill by each, best first; where it says none, one if it must be.
     ranked: Vec<(Pattern, u64)>,
     chosen: Range<usize>,
 }
