@@ -346,4 +346,20 @@ mod tests {
         }
         assert!(found > 40, "{found}");
     }
+
+    #[test]
+    fn too_much_is_halved_and_one_alone_gives_way_to_others() {
+        let (statement, types, planted) = full_bins(5, &mut Stream::new(1));
+        let case = Case::root(&statement, &types, 0);
+        let mut master = PatternMaster::new(&case.space).unwrap();
+        master.solve(&|| false).unwrap().unwrap();
+        let ranked = planted.into_iter().map(|pattern| (pattern, 1)).collect();
+        let (dived, mark) = (Dived::new(&case, &types, 5), master.mark().unwrap());
+        let (mut step, mut others) = (Step { dived, mark, ranked, chosen: 0..4 }, 2);
+        let mut chosen = Vec::new();
+        while step.less(&mut others) {
+            chosen.push(step.chosen.clone());
+        }
+        assert_eq!(chosen, [0..2, 0..1, 1..2, 2..3]);
+    }
 }

@@ -332,4 +332,21 @@ mod tests {
         master.return_to(&mark).unwrap();
         assert_eq!(sides(&master), (vec![1, 1, 1, 2], vec![1.0, 1.0]));
     }
+
+    #[test]
+    fn what_is_forgotten_can_be_found_again() {
+        let types = Types::new(&Statement::bins(vec![5, 4, 3], 9)).unwrap();
+        let mut master = PatternMaster::new(&PatternSpace::of_types(&types)).unwrap();
+        master.add([vec![0, 1]]).unwrap();
+        master.solve(&|| false).unwrap().unwrap();
+        let (mark, patterns) = (master.mark().unwrap(), master.len());
+        let later = || [vec![0, 2], vec![1, 2]];
+        assert_eq!(master.add(later()).unwrap(), 2);
+        master.truncate(patterns).unwrap();
+        master.return_to(&mark).unwrap();
+        assert_eq!(
+            (master.len(), master.add([vec![0, 1]]).unwrap(), master.add(later()).unwrap()),
+            (patterns, 0, 2)
+        );
+    }
 }
