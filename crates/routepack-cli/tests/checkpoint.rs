@@ -42,7 +42,13 @@ fn there_and_back() {
     refuse("checkpoint apply hf --map place.json --layers 3-1 -o out", 3, "--layers 3-1: expected ascending");
     refuse("checkpoint apply hf --map place.json --layers 1 -o out", 3, "no experts in layer 1");
     refuse("checkpoint apply none --map place.json -o out", 4, "none: cannot read");
-    assert_eq!(run(folder, "checkpoint apply hf -o out").status.code(), Some(2));
+    let output = run(folder, "checkpoint apply hf -o out");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("<--plan <PLAN>|--map <MAP>>"), "{said}");
+    assert_eq!(
+        run(folder, "checkpoint apply hf -o out --plan place.json --map place.json").status.code(),
+        Some(2)
+    );
     done("checkpoint apply hf --map place.json -o slots");
     refuse("checkpoint apply hf --map place.json -o slots", 3, "slots: is there already");
     done("checkpoint canonicalise slots -o back --json");

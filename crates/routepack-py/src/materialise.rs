@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 use routepack::problem::{Parallelism, Placement};
 use routepack_materialise::{
-    ExpertGrid, ExpertState, Holdings, MaterialiseError, MoveOptions, Transfer, map_sha256, materialise,
+    ExpertGrid, ExpertState, Holdings, MaterialiseError, MoveOptions, Owner, Transfer, map_sha256,
+    materialise,
 };
 use serde::Serialize;
 
@@ -111,6 +112,17 @@ pub(crate) fn rank_move(
     Ok(serde_json::to_string(&answer).expect("plain data"))
 }
 
+/// The state of so many layers, and that it has a kind of this index.
+fn holdings(topology: &str, state: &str, layers: usize, kind: usize) -> PyResult<Holdings> {
+    let topology: Parallelism = parse("topology", topology)?;
+    let state: ExpertState = parse("state", state)?;
+    let holdings = Holdings::new(&topology, layers, state).map_err(|error| refused(&error))?;
+    if kind >= holdings.state().kinds.len() {
+        return Err(JobError::new_err(format!("kind = {kind}: no such kind of state")));
+    }
+    Ok(holdings)
+}
+
 /// Where a rank's flat state of one kind lies, for who holds a flat buffer and wants to know what is in it.
 #[pyfunction]
 pub(crate) fn flat_runs(
@@ -120,17 +132,29 @@ pub(crate) fn flat_runs(
     kind: usize,
     rank: u32,
 ) -> PyResult<Vec<Run>> {
-    let topology: Parallelism = parse("topology", topology)?;
-    let state: ExpertState = parse("state", state)?;
-    let holdings = Holdings::new(&topology, layers, state).map_err(|error| refused(&error))?;
-    if kind >= holdings.state().kinds.len() {
-        return Err(JobError::new_err(format!("kind = {kind}: no such kind of state")));
-    }
+    let holdings = holdings(topology, state, layers, kind)?;
     let runs = holdings.runs_of_rank(kind, rank).into_iter();
     let chunk = |layer| holdings.grid().home(layer).1;
     Ok(runs
         .map(|run| (run.layer, run.tensor, run.slot, run.start, run.num_bytes, run.at, chunk(run.layer)))
         .collect())
+}
+
+/// Bytes of a rank's memory of one kind, by chunk; padding included.
+#[pyfunction]
+pub(crate) fn held_bytes(
+    topology: &str,
+    state: &str,
+    layers: usize,
+    kind: usize,
+    rank: u32,
+) -> PyResult<Vec<u64>> {
+    let holdings = holdings(topology, state, layers, kind)?;
+    let Parallelism { pp, vpp, .. } = parse("topology", topology)?;
+    let stage = rank / (holdings.grid().num_ranks() as u32 / pp);
+    // All owners of a chunk hold as much of it.
+    let owner = |chunk| Owner { stage, chunk, ep: 0, etp: 0, edp: 0 };
+    Ok((0..vpp).map(|chunk| holdings.held_bytes(owner(chunk), kind)).collect())
 }
 
 /// Layers whose experts are on a rank's pipeline stage.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use routepack::formats;
 use routepack_materialise::checkpoint::{
     CheckpointError, CheckpointMap, Direction, Names, Rewrite, Rewritten, rewrite,
@@ -46,11 +46,12 @@ enum Way {
     /// From slots to logical order.
     Canonicalise(Folders),
     /// From logical order to slots: by --plan, or by --map.
+    #[command(group = ArgGroup::new("placement").args(["plan", "map"]).required(true))]
     Apply {
         #[command(flatten)]
         folders: Folders,
         /// Plan whose placement to apply.
-        #[arg(long, conflicts_with = "map", required_unless_present = "map")]
+        #[arg(long)]
         plan: Option<PathBuf>,
     },
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 
 use super::folder::Folder;
-use super::map::MAP_KEY;
+use super::map::{LAYERS_KEY, MAP_KEY};
 use super::names::Claimed;
 use super::relabel::Relabel;
 use super::shard::{Shard, Tensor};
@@ -32,8 +32,10 @@ pub(crate) fn write_shard(
         .collect();
     let mut metadata = shard.metadata.clone();
     metadata.remove(MAP_KEY);
+    metadata.remove(LAYERS_KEY);
     if relabel.direction == Direction::Apply {
         metadata.insert(MAP_KEY.into(), relabel.map_sha256.clone());
+        metadata.insert(LAYERS_KEY.into(), relabel.layers_text());
     }
     let mut output = BufWriter::with_capacity(1 << 20, File::create_new(path).map_err(failed)?);
     let header = shard.header(&names, &metadata);

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::CheckpointError;
+use super::index::named_shards;
 use super::map::{CHECKSUMS_FILE, MAP_FILE};
 use super::names::{Claimed, Names};
 use super::shard::Shard;
@@ -63,7 +64,38 @@ impl Folder {
         if folder.shards.is_empty() {
             return Err(CheckpointError::input(path.display(), "no .safetensors file in it"));
         }
+        folder.check_complete(path)?;
         Ok(folder)
+    }
+
+    /// No shard is missing, as far as names tell: those of an index, and numbers as in `model-00001-of-00002`.
+    fn check_complete(&self, path: &Path) -> Result<(), CheckpointError> {
+        let there: BTreeSet<&str> = self.shards.iter().map(|shard| &*shard.file).collect();
+        let missing = |place: PathBuf, file: &str, total: usize| {
+            let found = there.len();
+            let why = format!(
+                "{file} is not there, {found} of {total} shards are; copy all files of the checkpoint"
+            );
+            Err(CheckpointError::input(place.display(), why))
+        };
+        for index in &self.indexes {
+            let place = path.join(index);
+            let named = named_shards(&place)?;
+            if let Some(file) = named.iter().find(|file| !there.contains(file.as_str())) {
+                return missing(place, file, named.len());
+            }
+        }
+        let series: BTreeSet<(&str, &str, usize)> = there.iter().filter_map(|file| series(file)).collect();
+        for (stem, end, total) in series {
+            let width = end.len() - "-of-.safetensors".len();
+            let named = |number: usize| format!("{stem}-{number:0width$}{end}");
+            // Numbers begin with 1, or with 0.
+            let first = usize::from(!there.contains(&*named(0)));
+            if let Some(number) = (first..first + total).find(|&number| !there.contains(&*named(number))) {
+                return missing(path.to_owned(), &named(number), total);
+            }
+        }
+        Ok(())
     }
 
     /// Model layers that have experts, ascending.
@@ -114,6 +146,16 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+/// What shards of one series have in common, and how many they are: `model`, `-of-00002.safetensors`, 2.
+fn series(file: &str) -> Option<(&str, &str, usize)> {
+    let at = file.rfind("-of-")?;
+    let (stem, number) = file[..at].rsplit_once('-')?;
+    let total = file[at + 4..].strip_suffix(".safetensors")?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
+    let counted = is_number(number) && is_number(total) && number.len() == total.len();
+    counted.then_some((stem, &file[at..], total.parse().ok()?))
 }
 
 /// Files of a folder by name; a folder in it is refused.

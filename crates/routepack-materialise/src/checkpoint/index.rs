@@ -1,6 +1,6 @@
 //! Files beside the shards that speak of tensors by name: indexes get the new names, settings must not need them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -39,6 +39,14 @@ pub(crate) fn index(
     }
     *named = renamed;
     Ok(json(&index))
+}
+
+/// The shards an index names.
+pub(crate) fn named_shards(path: &Path) -> Result<BTreeSet<String>, CheckpointError> {
+    let index = read(path)?;
+    let named = index.get("weight_map").and_then(Value::as_object);
+    let named = named.ok_or_else(|| CheckpointError::input(path.display(), "no weight_map in it"))?;
+    Ok(named.values().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 /// Settings that name an expert by its number would speak of another one.

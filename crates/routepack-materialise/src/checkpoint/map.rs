@@ -18,6 +18,10 @@ pub const CHECKSUMS_FILE: &str = "routepack_checksums.json";
 /// Key of a shard's metadata that holds the map's hash while its experts are in slots.
 pub(crate) const MAP_KEY: &str = "routepack_map_sha256";
 
+/// Key of a shard's metadata that holds the layers of the model whose experts are in slots: a map of the same hash may
+/// be laid over others.
+pub(crate) const LAYERS_KEY: &str = "routepack_map_layers";
+
 const FORMAT: &str = "routepack-map 1";
 
 /// A map as a file: JSON.

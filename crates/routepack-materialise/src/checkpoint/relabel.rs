@@ -55,6 +55,12 @@ impl Relabel {
         self.to.keys()
     }
 
+    /// The same as text, for shards to carry.
+    pub(crate) fn layers_text(&self) -> String {
+        let numbers: Vec<String> = self.layers().map(usize::to_string).collect();
+        numbers.join(",")
+    }
+
     /// Whether the experts of a layer get new numbers.
     pub(crate) fn has(&self, layer: usize) -> bool {
         self.to.contains_key(&layer)

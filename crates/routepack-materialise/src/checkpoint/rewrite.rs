@@ -12,7 +12,7 @@ use super::CheckpointError;
 use super::copy::{read_back, write_shard};
 use super::folder::Folder;
 use super::index::{check_configs, index};
-use super::map::{CHECKSUMS_FILE, CheckpointMap, LIVE_MAP_FILE, MAP_FILE, MAP_KEY};
+use super::map::{CHECKSUMS_FILE, CheckpointMap, LAYERS_KEY, LIVE_MAP_FILE, MAP_FILE, MAP_KEY};
 use super::names::Names;
 use super::relabel::Relabel;
 use super::sums::Checksums;
@@ -65,6 +65,7 @@ pub struct Rewritten {
 /// The source or map is wrong, no map is known, the target is there, an unfinished run's folder is there, or bytes are
 /// not what they were; then the target is not made.
 pub fn rewrite(job: &Rewrite) -> Result<Rewritten, CheckpointError> {
+    check_not_live(&job.source)?;
     let folder = Folder::open(&job.source, &job.names)?;
     let map = known_map(job, &folder)?;
     let relabel = Relabel::new(job, &folder, &map)?;
@@ -106,13 +107,25 @@ fn fill(
         write_file(&unfinished.join(file), &index(&job.source.join(file), job, folder, relabel)?)?;
     }
     if job.direction == Direction::Apply {
-        write_file(&unfinished.join(MAP_FILE), &json(map))?;
+        // With its layers, also where they were all that have experts.
+        let model_layers = Some(relabel.layers().copied().collect());
+        write_file(&unfinished.join(MAP_FILE), &json(&CheckpointMap { model_layers, ..map.clone() }))?;
     }
     write_file(&unfinished.join(CHECKSUMS_FILE), &json(&before))?;
     let after = read_back(unfinished, job, relabel)?;
     before.check(&after, &unfinished.display().to_string())?;
     finish(unfinished, &job.target)?;
     Ok(before.len())
+}
+
+/// What was saved live is in logical order and loads under any map: there is nothing to rewrite, either way.
+fn check_not_live(source: &Path) -> Result<(), CheckpointError> {
+    let live = source.join(LIVE_MAP_FILE);
+    if !live.exists() {
+        return Ok(());
+    }
+    let why = "saved by save_logical: every expert is at its logical number, in no slot; load_logical loads it under any map";
+    Err(CheckpointError::input(live.display(), why))
 }
 
 /// The map in force. Slots without one are an error, and so is a checkpoint that is already what it is to become.
@@ -129,18 +142,20 @@ fn known_map(job: &Rewrite, folder: &Folder) -> Result<CheckpointMap, Checkpoint
         if let Some(place) = own.as_ref().map(|_| place.display().to_string()).or(marked) {
             return Err(CheckpointError::input(
                 place,
-                "the experts are in slots already; canonicalise first",
+                "the experts are in slots already: applying a second map would mix them; canonicalise first",
             ));
         }
         let why = "a map is needed to put experts into slots";
         return job.map.clone().ok_or_else(|| CheckpointError::input(job.source.display(), why));
     }
-    let live = job.source.join(LIVE_MAP_FILE);
-    if own.is_none() && marks().next().is_none() && live.exists() {
-        let why = "saved in logical order: the map is the one that was in force, no expert is in its slot";
-        return Err(CheckpointError::input(live.display(), why));
-    }
     let map = match (job.map.clone(), own) {
+        (
+            Some(CheckpointMap { model_layers: Some(given), .. }),
+            Some(CheckpointMap { model_layers: Some(own), .. }),
+        ) if given != own => {
+            let why = format!("the layers given are {given:?}, the checkpoint's own map has {own:?}");
+            return Err(CheckpointError::input(place.display(), why));
+        }
         (Some(given), Some(own)) if given.sha256 != own.sha256 => {
             let why = format!("the map given is {}, the checkpoint's own is {}", given.sha256, own.sha256);
             return Err(CheckpointError::input(place.display(), why));
@@ -167,6 +182,12 @@ fn known_map(job: &Rewrite, folder: &Folder) -> Result<CheckpointMap, Checkpoint
 fn check_marks(folder: &Folder, relabel: &Relabel) -> Result<(), CheckpointError> {
     let mut marked = None;
     for (shard, claims) in folder.shards.iter().zip(&folder.claims) {
+        let written = shard.metadata.get(LAYERS_KEY).filter(|_| relabel.direction == Direction::Canonicalise);
+        if let Some(written) = written.filter(|layers| **layers != relabel.layers_text()) {
+            let why =
+                format!("layers {written} are in slots, the map is laid over {}", relabel.layers_text());
+            return Err(CheckpointError::input(shard.path.display(), why));
+        }
         if !claims.iter().flatten().any(|claimed| relabel.has(claimed.layer)) {
             continue;
         }

@@ -63,7 +63,7 @@ impl Checksums {
             Some((family, expert)) => {
                 let sum = |sums: &BTreeMap<(String, usize), String>| {
                     sums.get(&(family.clone(), *expert))
-                        .map_or("nothing".to_owned(), |sum| sum[..16].to_owned())
+                        .map_or("nothing".to_owned(), |sum| sum.chars().take(16).collect())
                 };
                 let why = format!(
                     "{family}, logical expert {expert}: sha256 {}…, expected {}…",

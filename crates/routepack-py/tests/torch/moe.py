@@ -77,8 +77,8 @@ class Trainer:
             for _ in range(LAYERS)
         ]
         self.reference = [[[w.clone() for w in place] for place in layer] for layer in self.weights]
-        size = 4096 // edp
-        self.shards = {name: FlatShards(torch.zeros(size)) for name in ["master", "exp_avg", "exp_avg_sq"]}
+        sizes = self.state.shard_elements()
+        self.shards = {name: FlatShards(*map(torch.zeros, sizes)) for name in ["master", "exp_avg", "exp_avg_sq"]}
         self.scales = None
         self.state.add("weight", 2, "by-slot", self.weight)
         self.state.add("reference", 2, "by-slot", lambda l, s, t: self.reference[l][s % self.places][t])

@@ -103,8 +103,8 @@ class Trainer:
             # This rank's slots; the model's own modules, filled by load.
             block.experts = nn.ModuleList(experts[: self.places])
             block.forward = types.MethodType(self.moe_forward(layer), block)
-        size = 3 * LAYERS * self.places * HIDDEN * FFN * ep // DP + 4096
-        self.shards = {name: FlatShards(torch.zeros(size)) for name in ["master", "exp_avg", "exp_avg_sq"]}
+        sizes = self.state.shard_elements()
+        self.shards = {name: FlatShards(*map(torch.zeros, sizes)) for name in ["master", "exp_avg", "exp_avg_sq"]}
         self.state.add("weight", 2, "by-slot", self.weight)
         for name, shard in self.shards.items():
             self.state.add(name, 4, "flat", shard)

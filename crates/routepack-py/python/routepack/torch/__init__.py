@@ -14,10 +14,13 @@ Needs torch; the rest of the package does not.
 
 from .at_rest import load_logical, save_logical
 from .columns import ColumnMap
+from .maps import MapMismatch
 from .mover import MoveFailed, Mover
 from .names import logical_named_tensors, logical_slots
+from .peers import PeersLost
 from .refusals import Unsupported, refuse_unsupported
-from .state import ExpertState, FlatShards, MapMismatch, ParameterShards
+from .shards import FlatShards, ParameterShards
+from .state import ExpertState
 
 __all__ = [
     "ColumnMap",
@@ -27,6 +30,7 @@ __all__ = [
     "MoveFailed",
     "Mover",
     "ParameterShards",
+    "PeersLost",
     "Unsupported",
     "load_logical",
     "logical_named_tensors",

@@ -10,8 +10,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .._native import RoutePackError, map_hash, rank_move
-from .columns import ColumnMap, by_layer, check_columns, set_columns
-from .state import ExpertState, MapMismatch, Slots
+from .columns import Columns
+from .layout import plain
+from .maps import MapMismatch, Slots
+from .peers import Interrupts, PeersLost, Together, words
+from .state import ExpertState
 
 Piece = Sequence[int]
 """layer, kind, tensor, slot, first byte, end."""
@@ -32,116 +35,137 @@ STAGING_BYTES = 1 << 30
 class Mover:
     """Executes the rounds of a move: in each, this rank sends to at most one peer and receives from at most one.
 
-    What arrives is held aside. After every pass all ranks vote; only if all have everything is it written to its place.
-    If a later pass fails, the earlier ones are moved back. The map changes last. Backends: gloo, NCCL.
+    What arrives is held aside. After every pass all ranks vote; only if all have everything is it written to its place,
+    and then they vote whether it is. If a later pass fails, the earlier ones are moved back. The map changes last.
+    Backends: gloo, NCCL; votes go over gloo.
     """
 
     def __init__(
         self,
         state: ExpertState,
-        column_maps: Sequence[ColumnMap] | Mapping[int, ColumnMap] = (),
+        column_maps: Columns = (),
         options: Mapping[str, Any] | None = None,
         device: torch.device | str = "cpu",
         on_event: Callable[[str, int], None] = lambda event, number: None,
     ) -> None:
-        """``column_maps``: of all layers, or by layer where a pipeline stage has some. ``options``: block_bytes,
-        staging_bytes (1 GiB), links. ``on_event`` is told where the move is (for tests and traces)."""
+        """``column_maps``: of all layers, or by layer where a pipeline stage has some; every step compares them from here
+        on. ``options``: block_bytes, staging_bytes (1 GiB), links. ``on_event`` is told where the move is (for tests and
+        traces)."""
         self.state = state
-        self.column_maps = by_layer(column_maps)
-        for layer in self.column_maps:
-            if not 0 <= layer < len(state.log2phys):
-                raise RoutePackError(f"a column map of layer {layer}, the state has {len(state.log2phys)} layers")
-        self.options = {"staging_bytes": STAGING_BYTES, **(options or {})}
+        state.follow(column_maps)
+        self.options = plain("options", {"staging_bytes": STAGING_BYTES, **(options or {})})
         self.device = torch.device(device)
         self.on_event = on_event
 
     def move(self, log2phys: Any) -> dict[str, int]:
         """Moves all state to a map ``[layers, experts]``; every rank calls this between the same steps.
 
-        What ends it while it writes, Ctrl-C too, leaves sets that are torn: no step, no save until a checkpoint is loaded.
+        Ctrl-C on one rank gives the move up on all; a second one, or whatever else ends this while it writes, leaves sets
+        that are torn: no step, no save until a checkpoint is loaded.
 
         Raises:
             MoveFailed: some rank failed; nothing has changed anywhere.
-            MapMismatch: ranks or sets do not agree on map, plan, layout or options, or a step is going on.
+            MapMismatch: ranks or sets do not agree on map, plan, layout or options, or a step is going on; or the move is
+                done and a rank could not remake its derived sets; or it could neither be done nor undone.
+            PeersLost: a rank is gone, or did not answer for too long; sets are torn unless nothing can have been written.
+            KeyboardInterrupt: Ctrl-C here; nothing has changed anywhere.
         """
         state = self.state
-        target, planned = self._prepare(log2phys)
-        move = json.loads(planned)
-        try:
-            self._run(move)
-        except Exception:
-            if not state.torn:
-                state._remake()
-            raise
-        state._take(target, move["target_sha256"])
-        set_columns(self.column_maps, state)
-        state._settle()
-        state._remake()
+        with Interrupts() as interrupts:
+            target, planned = self._prepare(log2phys, interrupts)
+            move = json.loads(planned)
+            try:
+                self._run(move, interrupts)
+            except BaseException as failure:
+                if not state.torn:
+                    state.remake()
+                if isinstance(failure, MoveFailed) and isinstance(failure.__cause__, KeyboardInterrupt):
+                    raise failure.__cause__
+                raise
+            state.take(target)
+            state.settle()
+            with Together(state.peers, "the move is done, but remaking derived sets", interrupts, MapMismatch):
+                state.remake()
         return {"passes": len(move["passes"]), "staging_bytes": move["staging_bytes"]}
 
-    def _prepare(self, log2phys: Any) -> tuple[Slots, str]:
+    def _prepare(self, log2phys: Any, interrupts: Interrupts) -> tuple[Slots, str]:
         """The move, once every rank has planned the same one; a rank that cannot tells all others."""
         state = self.state
-        error: Exception | None = None
-        target: Slots = []
-        planned = ""
-        said: dict[str, str] = {}
-        try:
-            if state.in_step:
-                raise MapMismatch("a map changes only between steps")
-            check_columns(self.column_maps, state)
+        with Together(state.peers, "a move", interrupts, _unchanged) as together:
+            state.check_job()
+            state.between_steps("a move")
             state.check()
             target, options = state.slots(log2phys), json.dumps(self.options, sort_keys=True)
-            said = {
+            together.said = {
                 "map in force": state.sha256[:16],
                 "plan": map_hash(target)[:16],
                 "topology": state.topology_json(),
-                "layout of state": state.state_json(),
+                "layout of state": state.kinds_json(),
                 "options": options,
             }
-            planned = rank_move(state.topology_json(), state.state_json(), options, state.log2phys, target, state.rank)
-        except Exception as failure:
-            error = failure
-        heard: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(heard, (str(error) if error else None, said))
-        if error:
-            raise error
-        for rank, (failed, _) in enumerate(heard):
-            if failed is not None:
-                raise MoveFailed(f"a move was given up, nothing has changed: rank {rank}: {failed}")
-        for what, mine in heard[0][1].items():
-            for rank, (_, other) in enumerate(heard):
+            planned = rank_move(state.topology_json(), state.kinds_json(), options, state.log2phys, target, state.rank)
+        for what, mine in together.heard[0].items():
+            for rank, other in enumerate(together.heard):
                 if other[what] != mine:
                     raise MapMismatch(f"ranks 0 and {rank} have different {what}: {mine} and {other[what]}")
         return target, planned
 
-    def _run(self, move: dict[str, Any]) -> None:
+    def _run(self, move: dict[str, Any], interrupts: Interrupts) -> None:
         send = [torch.empty(0, dtype=torch.uint8)] * 2
         staging = send[0]
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             self.on_event("allocate", 0)
             # Dropped first: their memory is there for the buffers.
-            self.state._drop()
+            self.state.drop()
             send = [self._buffer(move["message_bytes"]) for _ in range(2)]
             staging = self._buffer(move["staging_bytes"])
-        except Exception as failure:
+            interrupts.heed()
+        except BaseException as failure:
             error = failure
         # Nothing is sent before every rank has its buffers.
-        self._vote(error)
+        self._vote(error, "a move")
         for number, one in enumerate(move["passes"]):
             try:
-                self._pass(number, one, send, staging)
+                self._pass(number, one, send, staging, interrupts)
             except MoveFailed as failure:
                 self._undo(move["passes"][:number], send, staging, failure)
-                self.state._settle()
+                self.state.settle()
                 raise
 
-    def _pass(self, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor) -> None:
-        """Receives a pass aside, votes, writes it to its places."""
-        error: Exception | None = None
+    def _pass(self, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor, interrupts: Interrupts) -> None:
+        """Receives a pass aside, votes, writes it to its places, votes."""
+        state = self.state
         arrived: list[tuple[Piece, Tensor]] = []
         places: list[Tensor] = []
+        error = self._receive(number, one, send, staging, arrived)
+        try:
+            if error is None:
+                places = [state.view(*piece) for piece, _ in arrived]
+            self.on_event("vote", number)
+            interrupts.heed()
+        except BaseException as failure:
+            error = error or failure
+        self._vote(error, "a move", others_may_write=True)
+        state.tear()
+        try:
+            for place, (_, part) in zip(places, arrived):
+                place.copy_(part)
+            self.on_event("written", number)
+        except BaseException as failure:
+            error = failure
+        heard = state.peers.hear(words(error), "a move")
+        if error:
+            raise error
+        for rank, failed in enumerate(heard):
+            if failed is not None:
+                raise MapMismatch(f"rank {rank} could not write what moved: {failed}; load a checkpoint")
+
+    def _receive(
+        self, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor, arrived: list[tuple[Piece, Tensor]]
+    ) -> BaseException | None:
+        """Messages of a pass, and copies within this rank; what went wrong here."""
+        error: BaseException | None = None
         used = 0
         try:
             self.on_event("pass", number)
@@ -150,19 +174,33 @@ class Mover:
                 part.copy_(self.state.view(*source))
                 arrived.append((place, part))
                 used += part.numel()
-        except Exception as failure:
+        except BaseException as failure:
             error = failure
         used = _size([place for _, place in one["local"]])
+        try:
+            self._messages(one["rounds"], send, staging, used, arrived)
+        except _Unpacked as failure:
+            error = error or failure.__cause__
+        except BaseException as failure:
+            # Messages may be under way that nobody waits for: no undoing over these connections, and no other move.
+            error = PeersLost(f"a message of pass {number} was lost: {words(failure)}")
+        return error
+
+    def _messages(
+        self, rounds: list[Any], send: list[Tensor], staging: Tensor, used: int, arrived: list[tuple[Piece, Tensor]]
+    ) -> None:
+        """All messages of a pass. What cannot be packed here is raised after the last: peers wait for bytes, and the vote
+        tells them to forget them."""
+        unpacked: BaseException | None = None
         waiting: list[Any] = []
-        for turn, step in enumerate(one["rounds"]):
+        for turn, step in enumerate(rounds):
             # Packed while the round before is under way.
             buffer = send[turn % 2]
             if step["send"]:
                 try:
                     self._pack(step["send"][1], buffer)
-                except Exception as failure:
-                    # The peer waits for bytes; the vote tells it to forget them.
-                    error = error or failure
+                except BaseException as failure:
+                    unpacked = unpacked or failure
             for request in waiting:
                 request.wait()
             messages = []
@@ -179,17 +217,8 @@ class Mover:
             waiting = dist.batch_isend_irecv(messages) if messages else []
         for request in waiting:
             request.wait()
-        try:
-            places = [self.state.view(*piece) for piece, _ in arrived]
-            self.on_event("vote", number)
-        except Exception as failure:
-            error = error or failure
-        self._vote(error)
-        # Before the first byte: whatever ends this, a lost connection or Ctrl-C, nobody takes half a move for a whole.
-        self.state._tear()
-        for place, (_, part) in zip(places, arrived):
-            place.copy_(part)
-        self.on_event("written", number)
+        if unpacked:
+            raise _Unpacked from unpacked
 
     def _pack(self, pieces: Sequence[Piece], buffer: Tensor) -> None:
         at = 0
@@ -199,25 +228,44 @@ class Mover:
             at += size
 
     def _undo(self, done: list[dict[str, Any]], send: list[Tensor], staging: Tensor, cause: MoveFailed) -> None:
-        """Moves passes back; needs no memory that is not there."""
+        """Moves passes back; needs no memory that is not there. Ctrl-C has been heard already."""
         events, self.on_event = self.on_event, lambda event, number: None
         try:
             for number, one in reversed(list(enumerate(done))):
-                self._pass(number, _inverse(one), send, staging)
+                self._pass(number, _inverse(one), send, staging, Interrupts())
         except MoveFailed as failure:
-            raise RuntimeError(f"a move failed and could not be undone: {failure}; load a checkpoint") from cause
+            raise MapMismatch(f"a move failed and could not be undone: {failure}; load a checkpoint") from cause
         finally:
             self.on_event = events
 
-    def _vote(self, error: Exception | None) -> None:
-        """All ranks hear whether all are well."""
-        ballot = torch.tensor([0 if error else 1], device=self.device)
-        dist.all_reduce(ballot, op=dist.ReduceOp.MIN)
-        if not ballot.item():
-            raise MoveFailed(f"a move was given up, nothing has changed: {error or 'another rank failed'}") from error
+    def _vote(self, error: BaseException | None, what: str, others_may_write: bool = False) -> None:
+        """All ranks hear whether all are well, and still connected."""
+        peers = self.state.peers
+        try:
+            heard = peers.hear((isinstance(error, PeersLost), words(error)), what)
+        except PeersLost:
+            if others_may_write:
+                self.state.tear()
+            raise
+        if error and not isinstance(error, PeersLost) and not any(lost for lost, _ in heard):
+            raise _unchanged(f"{what} was given up: {words(error)}") from error
+        for rank, (lost, failed) in enumerate(heard):
+            if lost:
+                raise peers.lost(f"{what}: rank {rank}: {failed}")
+        for rank, (_, failed) in enumerate(heard):
+            if failed is not None:
+                raise _unchanged(f"{what} was given up: rank {rank}: {failed}")
 
     def _buffer(self, size: int) -> Tensor:
         return torch.empty(size, dtype=torch.uint8, device=self.device)
+
+
+class _Unpacked(Exception):
+    """A message had bytes that nobody may take."""
+
+
+def _unchanged(why: str) -> MoveFailed:
+    return MoveFailed(f"{why}; nothing has changed")
 
 
 def _inverse(one: dict[str, Any]) -> dict[str, Any]:

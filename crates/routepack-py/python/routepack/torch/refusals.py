@@ -29,15 +29,24 @@ def refuse_unsupported(model: nn.Module, optimizer: Any = None, physical_router:
         if hasattr(parameter, "placements") and parameter.ndim == 3:
             raise Unsupported(f"{name}: experts stacked in one FSDP2 parameter")
     for name, module in model.named_modules():
-        meta = getattr(module, "fp8_meta", None)
-        recipe = meta.get("recipe") if isinstance(meta, dict) else None
-        delayed = getattr(recipe, "delayed", None)
-        if callable(delayed) and delayed():
-            raise Unsupported(f"{name}: FP8 with delayed scaling keeps histories per slot; use current or block scaling")
         config = getattr(module, "config", None)
+        if _delayed(module, config):
+            raise Unsupported(f"{name}: FP8 with delayed scaling keeps histories per slot; use current or block scaling")
         limited = getattr(config, "moe_router_num_groups", None) or getattr(config, "moe_router_topk_limited_devices", None)
         if physical_router and limited:
             raise Unsupported(f"{name}: a router of slots under group-limited routing would choose other groups")
+
+
+def _delayed(module: nn.Module, config: Any) -> bool:
+    """Whether a module scales by histories: as Megatron's settings have it, or as Transformer Engine does."""
+    if getattr(config, "fp8", None) and str(getattr(config, "fp8_recipe", "delayed")) in ("delayed", "Fp8Recipe.delayed"):
+        return True
+    meta = getattr(module, "fp8_meta", None)
+    recipe = meta.get("recipe") if isinstance(meta, dict) else None
+    told = getattr(recipe, "delayed", None)
+    # Before its second version there was no other recipe, and no word for it; one is there although FP8 is off.
+    delayed = bool(told()) if callable(told) else type(recipe).__name__ == "DelayedScaling"
+    return delayed and bool(getattr(module, "fp8", True) or getattr(module, "primary_weights_in_fp8", False))
 
 
 def _optimizers(optimizer: Any) -> list[Any]:

@@ -3,145 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-import numpy as np
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .._arrays import integers, number
-from .._native import JobError, RoutePackError, flat_runs, local_layers, map_hash
-
-Slots = list[list[int]]
-"""Slot of every logical expert ``[layers][experts]``."""
+from .._arrays import number
+from .._native import JobError, RoutePackError, map_hash
+from .columns import ColumnMap, Columns, by_layer, check_columns, set_columns
+from .layout import Layout
+from .maps import MapMismatch, Slots, inverse, slots_of
+from .memory import as_bytes, asked, check_apart, check_elements
+from .peers import Peers
+from .shards import FlatShards, ParameterShards, Place, Ranges
 
 TORN = "torn"
 """In place of its map's hash: what a set has while it is written, and if that was cut off."""
+
+DROPPED = "dropped"
+"""In place of its map's hash: what a derived set has until it is remade."""
 
 Bytes = Callable[[int, int, int], Tensor]
 """(layer, slot, tensor) -> the tensor of the expert in that slot on this rank, contiguous; written in place."""
 
 
-class MapMismatch(RoutePackError):
-    """Tensors are laid out by another map than the one in force."""
-
-
-def slots_of(log2phys: Any, num_experts: int, num_layers: int | None = None) -> Slots:
-    """A map as lists, from an array or tensor ``[layers, experts]``.
-
-    Raises:
-        JobError: another shape, something that is no integer, or a layer that is no bijection of experts and slots.
-    """
-    values = log2phys.tolist() if hasattr(log2phys, "tolist") else log2phys
-    try:
-        slots: Slots = integers("log2phys", values, np.uint32, ("layers", "experts"), JobError).tolist()
-    except ValueError as error:
-        if isinstance(error, JobError):
-            raise
-        raise JobError(f"log2phys: expected integers [layers, experts]: {error}") from None
-    layers = num_layers or max(len(slots), 1)
-    if len(slots) != layers or len(slots[0]) != num_experts:
-        shape = [len(slots), len(slots[0]) if slots else 0]
-        raise JobError(f"log2phys: layers and experts {shape}, expected {[layers, num_experts]}")
-    for layer, row in enumerate(slots):
-        if sorted(row) != list(range(num_experts)):
-            raise JobError(f"log2phys: layer {layer} is no bijection of experts and slots 0 to {num_experts - 1}: {row}")
-    return slots
-
-
-def as_bytes(tensor: Tensor, place: str = "a tensor") -> Tensor:
-    """A tensor's bytes, sharing its memory."""
-    if not tensor.is_contiguous():
-        raise RoutePackError(f"{place} of shape {list(tensor.shape)} is not contiguous: its bytes cannot be moved in place")
-    return tensor.detach().reshape(-1).view(torch.uint8)
-
-
-Run = tuple[int, int, int, int, int, int, int]
-"""layer, tensor, slot, first byte of the tensor, bytes, where in the memory of the layer's chunk, the chunk."""
-
-
-class _Ranges:
-    """A flat state (master, moment) of which this rank holds byte ranges of tensors."""
-
-    name = "flat"
-
-    def bind(self, runs: Sequence[Run]) -> None:
-        """Takes what the layout says this rank holds; refuses a trainer that holds something else."""
-        raise NotImplementedError
-
-    def runs(self, layer: int, slot: int, tensor: int) -> list[tuple[int, Tensor]]:
-        """First byte and bytes of every run of a tensor that is here."""
-        raise NotImplementedError
-
-    def dtype(self, layer: int, slot: int, tensor: int) -> torch.dtype | None:
-        """Type of the elements of a tensor; None where this rank holds nothing of it."""
-        raise NotImplementedError
-
-    def view(self, layer: int, slot: int, tensor: int, start: int, end: int) -> Tensor:
-        for first, run in self.runs(layer, slot, tensor):
-            if first <= start and end <= first + run.numel():
-                return run[start - first : end - first]
-        raise RoutePackError(f"{self.name}: bytes {start} to {end} of layer {layer}, slot {slot}, tensor {tensor} are not on this rank")
-
-
-class FlatShards(_Ranges):
-    """Flat state in buffers: this rank's shards of all buckets behind each other, one tensor a virtual pipeline chunk."""
-
-    def __init__(self, *shards: Tensor) -> None:
-        self.shards = shards
-        self._runs: dict[tuple[int, int, int], list[tuple[int, int, int, int]]] = {}
-
-    def bind(self, runs: Sequence[Run]) -> None:
-        for layer, tensor, slot, start, size, at, chunk in runs:
-            self._runs.setdefault((layer, tensor, slot), []).append((start, size, at, chunk))
-        for chunk in {run[6] for run in runs}:
-            if chunk >= len(self.shards):
-                raise RoutePackError(f"{self.name}: flat shards of {len(self.shards)} chunks, the rank has chunk {chunk}")
-            need = max(run[4] + run[5] for run in runs if run[6] == chunk)
-            found = as_bytes(self.shards[chunk]).numel()
-            if found < need:
-                raise RoutePackError(f"{self.name}: a flat shard of chunk {chunk} has {found} bytes, expected at least {need}")
-
-    def runs(self, layer: int, slot: int, tensor: int) -> list[tuple[int, Tensor]]:
-        held = self._runs.get((layer, tensor, slot), [])
-        return [(start, as_bytes(self.shards[chunk])[at : at + size]) for start, size, at, chunk in held]
-
-    def dtype(self, layer: int, slot: int, tensor: int) -> torch.dtype | None:
-        held = self._runs.get((layer, tensor, slot), [])
-        return self.shards[held[0][3]].dtype if held else None
-
-
-class ParameterShards(_Ranges):
-    """Flat state as Megatron's optimizer keeps it: of every parameter, the piece that is this rank's, a tensor of its own.
-
-    ``where(layer, slot, tensor)`` gives ``(first element, piece)``, or None where this rank has no piece: the range that
-    ``_get_model_param_range_map(parameter)["param"]`` names, and the main parameter or its moment in the optimizer's state.
-    """
-
-    def __init__(self, where: Callable[[int, int, int], tuple[int, Tensor] | None]) -> None:
-        self.where = where
-
-    def bind(self, runs: Sequence[Run]) -> None:
-        for layer, tensor, slot, start, size, _, _ in runs:
-            found = [(first, first + piece.numel()) for first, piece in self.runs(layer, slot, tensor)]
-            if found != [(start, start + size)]:
-                raise RoutePackError(
-                    f"{self.name}: of layer {layer}, slot {slot}, tensor {tensor} the layout has bytes {start} to {start + size} "
-                    f"on this rank, the trainer {found or 'none'}: set flat to the trainer's order, alignment and buckets"
-                )
-
-    def runs(self, layer: int, slot: int, tensor: int) -> list[tuple[int, Tensor]]:
-        found = self.where(layer, slot, tensor)
-        return [] if found is None else [(found[0] * found[1].element_size(), as_bytes(found[1]))]
-
-    def dtype(self, layer: int, slot: int, tensor: int) -> torch.dtype | None:
-        found = self.where(layer, slot, tensor)
-        return None if found is None else found[1].dtype
-
-
-class ExpertState:
+class ExpertState(Layout):
     """Registry of everything that is laid out by the map: model, master, moments, reference, old-actor, EMA and
     offloaded copies, scales. Every set carries the hash of its map; a set with another hash is refused."""
 
@@ -153,21 +39,20 @@ class ExpertState:
         tensors: Mapping[str, int],
         rank: int | None = None,
         flat: Mapping[str, Any] | None = None,
+        patience: float = 1800.0,
     ) -> None:
-        """``topology`` as in a job; ``tensors``: elements of every tensor of one expert's slice on this rank."""
-        self.topology = dict(topology)
-        self.num_experts = number("num_experts", num_experts, 1, 0xFFFFFFFF, JobError)
-        self.log2phys = slots_of(log2phys, self.num_experts)
-        self.tensors = dict(tensors)
-        self.flat = dict(flat or {})
-        self.rank = dist.get_rank() if rank is None else rank
+        """``topology`` as in a job; ``tensors``: elements of every tensor of one expert's slice on this rank; ``patience``:
+        seconds that ranks wait for each other in a vote, the same on all."""
+        num_experts = number("num_experts", num_experts, 1, 0xFFFFFFFF, JobError)
+        self.log2phys = slots_of(log2phys, num_experts)
+        super().__init__(topology, num_experts, len(self.log2phys), tensors, rank, flat)
         self.sha256 = map_hash(self.log2phys)
-        # Refuses a rank that the topology has not.
-        self.local_layers()
+        self.peers = Peers(patience)
         self.versions: dict[str, str] = {}
+        self.column_maps: dict[int, ColumnMap] = {}
         self.in_step = False
         self._kinds: list[dict[str, Any]] = []
-        self._held: list[Bytes | _Ranges] = []
+        self._held: list[Bytes | Ranges] = []
         self._derived: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
 
     def add(
@@ -184,58 +69,55 @@ class ExpertState:
         ``tensors``: names of those that have this kind of state, all by default: expert LoRA and its optimizer state are
         sets of their adapters' tensors alone.
         """
-        if name in self.versions:
-            raise RoutePackError(f"{name}: is there already")
-        if (held == "flat") != isinstance(where, _Ranges) or held not in ("flat", "by-slot"):
+        self._check_new(name)
+        if (held == "flat") != isinstance(where, Ranges) or held not in ("flat", "by-slot") or not (held == "flat" or callable(where)):
             raise RoutePackError(f"{name}: held = {held!r}: expected 'flat' with FlatShards or 'by-slot' with a function")
         kind: dict[str, Any] = {"name": name, "element_bytes": element_bytes, "held": held}
         if tensors is not None:
             kind["tensors"] = list(tensors)
-        state = self.state_json([*self._kinds, kind])
         # Also refuses a kind that the layout cannot have.
-        runs = flat_runs(self.topology_json(), state, len(self.log2phys), len(self._kinds), self.rank)
-        if isinstance(where, _Ranges):
+        runs = self.flat_runs(kind)
+        if isinstance(where, Ranges):
             where.name = name
-            where.bind(runs)
+            where.bind(runs, self.held_bytes(kind), element_bytes, list(self._places(kind)))
         else:
-            self._check_tensors(name, element_bytes, where, tensors)
+            self._check_tensors(kind, where)
+        others = [self._memory(*one) for one in zip(self._kinds, self._held)]
+        check_apart(place for memory in [*others, self._memory(kind, where)] for place in memory)
         self._kinds.append(kind)
         self._held.append(where)
         self.versions[name] = self.sha256 if sha256 is None else sha256
 
-    def _check_tensors(self, name: str, element_bytes: int, where: Bytes, tensors: Sequence[str] | None) -> None:
-        """Every tensor held by slot on this rank has the bytes it is said to have, behind each other."""
-        for layer in self.local_layers():
-            for slot in self.local_slots():
-                for index, (tensor, elements) in enumerate(self.tensors.items()):
-                    if tensors is not None and tensor not in tensors:
-                        continue
-                    found = as_bytes(where(layer, slot, index), f"{name}: layer {layer}, slot {slot}, {tensor}").numel()
-                    if found != elements * element_bytes:
-                        raise RoutePackError(
-                            f"{name}: layer {layer}, slot {slot}, {tensor} has {found} bytes, expected {elements * element_bytes}"
-                        )
+    def _check_new(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise RoutePackError(f"{name!r}: expected the name of a set")
+        if name in self.versions:
+            raise RoutePackError(f"{name}: is there already")
 
-    def local_layers(self) -> list[int]:
-        """Layers whose experts are on this rank's pipeline stage."""
-        return local_layers(self.topology_json(), len(self.log2phys), self.rank)
+    def _places(self, kind: Mapping[str, Any]) -> Iterator[Place]:
+        """Every (layer, slot, tensor) of this rank that has a kind of state."""
+        mine = [index for index, tensor in enumerate(self.tensors) if tensor in kind.get("tensors", self.tensors)]
+        return ((layer, slot, index) for layer in self.local_layers() for slot in self.local_slots() for index in mine)
 
-    def local_slots(self) -> range:
-        """Slots of every layer that are on this rank."""
-        ep = int(self.topology["ep"])
-        places = self.num_experts // ep
-        first = self.rank // self.etp() % ep * places
-        return range(first, first + places)
+    def _check_tensors(self, kind: Mapping[str, Any], where: Bytes) -> None:
+        """Every tensor held by slot on this rank has the elements it is said to have, behind each other."""
+        names = list(self.tensors)
+        for layer, slot, index in self._places(kind):
+            place = f"{kind['name']}: layer {layer}, slot {slot}, {names[index]}"
+            tensor = asked(place, where, layer, slot, index)
+            found, expected = as_bytes(tensor, place).numel(), self.tensors[names[index]] * kind["element_bytes"]
+            if found != expected:
+                raise RoutePackError(f"{place} has {found} bytes, expected {expected}")
+            check_elements(tensor, kind["element_bytes"], place)
 
-    def etp(self) -> int:
-        """Ranks that an expert is cut over."""
-        return int(self.topology.get("etp") or self.topology.get("tp", 1))
-
-    def edp_position(self) -> int:
-        """Which of the copies of its experts this rank has."""
-        sizes = {name: int(self.topology.get(name) or 1) for name in ("dp", "tp", "cp", "ep")}
-        block = self.etp() * sizes["ep"]
-        return self.rank // block % (sizes["dp"] * sizes["tp"] * sizes["cp"] // block)
+    def _memory(self, kind: Mapping[str, Any], held: Bytes | Ranges) -> Iterator[tuple[str, Tensor]]:
+        """Where a set is, in words and as tensors."""
+        if isinstance(held, Ranges):
+            yield from held.memory(list(self._places(kind)))
+            return
+        names = list(self.tensors)
+        for layer, slot, index in self._places(kind):
+            yield f"{kind['name']}, layer {layer}, slot {slot}, {names[index]}", held(layer, slot, index)
 
     def set_names(self) -> list[str]:
         """Sets in the order they were added, without those made from others."""
@@ -243,7 +125,7 @@ class ExpertState:
 
     def is_flat(self, kind: int) -> bool:
         """Whether a set is held in flat ranges of bytes."""
-        return isinstance(self._held[kind], _Ranges)
+        return isinstance(self._held[kind], Ranges)
 
     def pieces(self, kind: int, layer: int, slot: int) -> Iterator[tuple[int, int, Tensor]]:
         """(tensor, its first byte here, what is here of it) of the expert in a slot of this rank, one set."""
@@ -251,7 +133,7 @@ class ExpertState:
         for index, tensor in enumerate(self.tensors):
             if tensor not in self._kinds[kind].get("tensors", self.tensors):
                 continue
-            if isinstance(held, _Ranges):
+            if isinstance(held, Ranges):
                 for start, run in held.runs(layer, slot, index):
                     yield index, start, run
             else:
@@ -260,41 +142,38 @@ class ExpertState:
     def set_types(self) -> dict[str, dict[str, Any]]:
         """Of every set: bytes of an element, how it is held, and the types of its elements on this rank."""
         types: dict[str, dict[str, Any]] = {}
-        for name, kind, held in zip(self.set_names(), self._kinds, self._held):
-            mine = [index for index, tensor in enumerate(self.tensors) if tensor in kind.get("tensors", self.tensors)]
-            dtype = held.dtype if isinstance(held, _Ranges) else lambda *place, held=held: held(*place).dtype
-            places = [(layer, slot, tensor) for layer in self.local_layers() for slot in self.local_slots() for tensor in mine]
-            found = {str(one).removeprefix("torch.") for one in (dtype(*place) for place in places) if one is not None}
-            types[name] = {"element_bytes": kind["element_bytes"], "held": kind["held"], "dtype": sorted(found)}
+        for kind, held in zip(self._kinds, self._held):
+            dtype = held.dtype if isinstance(held, Ranges) else lambda *place, held=held: held(*place).dtype
+            found = {str(one).removeprefix("torch.") for one in (dtype(*place) for place in self._places(kind)) if one is not None}
+            types[kind["name"]] = {"element_bytes": kind["element_bytes"], "held": kind["held"], "dtype": sorted(found)}
         return types
 
     def add_derived(self, name: str, drop: Callable[[], None], remake: Callable[[], None]) -> None:
-        """Tensors made from others (quantised weights, scales): dropped before a move, remade after it."""
-        if name in self.versions:
-            raise RoutePackError(f"{name}: is there already")
+        """Tensors made from others (quantised weights, scales): dropped before a move, remade after it. They are there, made
+        from what is there now."""
+        self._check_new(name)
         self._derived[name] = (drop, remake)
-        self.versions[name] = self.sha256
+        self.versions[name] = TORN if self.torn else self.sha256
 
-    def topology_json(self) -> str:
-        return json.dumps(self.topology)
+    def follow(self, column_maps: Columns) -> None:
+        """Dispatchers that have the map in force from here on: every step compares them, every move and load sets them."""
+        self.column_maps.update(by_layer(column_maps, self))
 
-    def state_json(self, kinds: Sequence[Mapping[str, Any]] | None = None) -> str:
-        tensors = [{"name": name, "elements": elements} for name, elements in self.tensors.items()]
-        state: dict[str, Any] = {"num_experts": self.num_experts, "tensors": tensors, "kinds": self._kinds if kinds is None else kinds}
-        if self.flat:
-            state["flat"] = self.flat
-        return json.dumps(state)
+    def kinds_json(self) -> str:
+        """The layout of all sets."""
+        return self.state_json(self._kinds)
 
     def view(self, layer: int, kind: int, tensor: int, slot: int, start: int, end: int) -> Tensor:
         """Bytes of this rank, to be read or written."""
         held = self._held[kind]
-        if isinstance(held, _Ranges):
+        if isinstance(held, Ranges):
             return held.view(layer, slot, tensor, start, end)
-        return as_bytes(held(layer, slot, tensor))[start:end]
+        return as_bytes(held(layer, slot, tensor), f"{self._kinds[kind]['name']}: layer {layer}, slot {slot}")[start:end]
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """An optimizer step: every set must be laid out by the map in force, and nothing moves inside."""
+        """An optimizer step: every set and dispatcher must have the map in force, and nothing moves inside."""
+        self.between_steps("a step")
         self.check()
         self.in_step = True
         try:
@@ -302,22 +181,34 @@ class ExpertState:
         finally:
             self.in_step = False
 
+    def between_steps(self, what: str) -> None:
+        """Raises MapMismatch inside of a step."""
+        if self.in_step:
+            raise MapMismatch(f"{what} inside of a step: a map changes only between steps, and only there is state whole")
+
     def check(self) -> None:
-        """Raises MapMismatch unless every set is laid out by the map in force."""
+        """Raises MapMismatch unless every set and dispatcher has the map in force."""
         for name, sha256 in self.versions.items():
             if sha256 != self.sha256:
                 raise MapMismatch(f"{name} is laid out by map {sha256[:16]}…, in force is {self.sha256[:16]}…")
+        check_columns(self.column_maps, self)
+
+    def check_job(self) -> None:
+        """Raises JobError unless torch.distributed is the job this state is of."""
+        if (self.rank, self.num_ranks()) != (dist.get_rank(), dist.get_world_size()):
+            mine, theirs = (self.rank, self.num_ranks()), (dist.get_rank(), dist.get_world_size())
+            raise JobError(f"the state is of rank {mine[0]} of {mine[1]}, torch.distributed has {theirs[0]} of {theirs[1]}")
 
     def agree(self) -> None:
         """Raises MapMismatch unless all ranks have the same map in force: before saving, and after loading."""
-        error: MapMismatch | None = None
+        error: RoutePackError | None = None
         try:
+            self.check_job()
             self.check()
-        except MapMismatch as failure:
+        except RoutePackError as failure:
             error = failure
-        found: list[Any] = [None] * dist.get_world_size()
         # A rank whose sets are wrong tells the others, which would wait for it.
-        dist.all_gather_object(found, (str(error) if error else None, self.sha256))
+        found = self.peers.hear((str(error) if error else None, self.sha256), "comparing maps")
         if error:
             raise error
         for rank, (failed, _) in enumerate(found):
@@ -334,15 +225,20 @@ class ExpertState:
         Raises:
             JobError: the map is none of these layers and experts; then nothing has changed.
         """
+        self.between_steps("loading")
         slots = self.slots(log2phys)
-        self._take(slots, map_hash(slots))
+        self.take(slots)
         yield
-        self._settle()
-        self._remake()
+        self.settle()
+        self.remake()
 
     def slots(self, log2phys: Any) -> Slots:
         """A map of these layers and experts as lists; raises JobError if it is none."""
-        return slots_of(log2phys, self.num_experts, len(self.log2phys))
+        return slots_of(log2phys, self.num_experts, self.num_layers)
+
+    def phys2log(self, layer: int) -> list[int]:
+        """Logical expert in every slot of a layer."""
+        return inverse(self.log2phys[layer])
 
     @property
     def torn(self) -> bool:
@@ -350,32 +246,32 @@ class ExpertState:
         checkpoint is loaded."""
         return TORN in self.versions.values()
 
-    def _tear(self) -> None:
+    def tear(self) -> None:
+        """Before the first byte is written: whatever ends that, nobody takes half of it for a whole."""
         self.versions = {name: TORN for name in self.versions}
 
-    def _take(self, log2phys: Slots, sha256: str) -> None:
+    def take(self, log2phys: Slots) -> None:
         """Another map; sets count as torn until they are settled, whatever ends this in between."""
-        self._tear()
-        self.log2phys, self.sha256 = log2phys, sha256
+        self.tear()
+        self.log2phys, self.sha256 = log2phys, map_hash(log2phys)
 
-    def _settle(self) -> None:
-        """Sets are what the map in force says; derived ones are still to be made."""
-        self.versions = {name: "dropped" if name in self._derived else self.sha256 for name in self.versions}
+    def settle(self) -> None:
+        """Sets are what the map in force says, and dispatchers get it; derived sets are still to be made."""
+        set_columns(self.column_maps, self)
+        self.versions = {name: DROPPED if name in self._derived else self.sha256 for name in self.versions}
 
-    def phys2log(self, layer: int) -> list[int]:
-        """Logical expert in every slot of a layer."""
-        experts = [0] * self.num_experts
-        for expert, slot in enumerate(self.log2phys[layer]):
-            experts[slot] = expert
-        return experts
-
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Drops derived sets."""
         for name, (drop, _) in self._derived.items():
-            self.versions[name] = "dropped"
+            self.versions[name] = DROPPED
             drop()
 
-    def _remake(self) -> None:
-        """Makes derived tensors from what is there now; one that cannot be made is refused by the next step."""
+    def remake(self) -> None:
+        """Makes derived sets from what is there now; one that cannot be made is refused by the next step."""
+        if self.torn:
+            raise MapMismatch("derived sets cannot be made: a move or load was cut off; load a checkpoint")
+        for name in self._derived:
+            self.versions[name] = DROPPED
         for name, (_, remake) in self._derived.items():
             remake()
             self.versions[name] = self.sha256

@@ -1,0 +1,63 @@
+"""A folder that is whole or not there: filled under another name, on the disk before it gets its own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Iterable
+
+from .._native import FileError
+from .live_map import MAP_FILE
+
+
+def unfinished(folder: Path) -> Path:
+    """Its name until it is whole."""
+    return folder.with_name(folder.name + ".unfinished")
+
+
+def begin(folder: Path) -> None:
+    """An empty folder; what a run that was killed left is deleted."""
+    if folder.exists() or folder.is_symlink():
+        raise FileError(f"{folder}: is there already; a checkpoint is never written over")
+    try:
+        shutil.rmtree(unfinished(folder), ignore_errors=True)
+        unfinished(folder).mkdir(parents=True)
+    except OSError as error:
+        raise FileError(f"{unfinished(folder)}: cannot make it: {error.strerror}") from error
+
+
+def finish(folder: Path, text: str, shards: Iterable[str]) -> None:
+    """The map and the name, each on the disk before the next: after a crash a folder with its name is whole."""
+    for shard in shards:
+        if not (unfinished(folder) / shard).exists():
+            raise FileError(f"{unfinished(folder) / shard}: not there: do all ranks write to one file system?")
+    try:
+        with open(unfinished(folder) / MAP_FILE, "x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync(unfinished(folder))
+        unfinished(folder).rename(folder)
+        _sync(folder.parent)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot write: {error.strerror}") from error
+
+
+def give_up(folder: Path) -> None:
+    """Nothing half written is left."""
+    shutil.rmtree(unfinished(folder), ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    """Names in a folder reach the disk with it."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        # Some network file systems cannot.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(opened)

@@ -1,0 +1,149 @@
+"""The file beside experts that were saved live: which map was in force, what the sets are, and which shards belong to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Mapping
+
+from .._native import FileError, JobError, map_hash
+from .layout import plain
+from .maps import MapMismatch, slots_of
+from .state import ExpertState
+
+FORMAT = "routepack-live-map 3"
+MAP_FILE = "routepack_live_map.json"
+SLOTS_FILE = "routepack_map.json"
+"""What ``routepack checkpoint apply`` puts beside experts that are in slots."""
+
+FIELDS = {
+    "format": str,
+    "order": str,
+    "sha256": str,
+    "log2phys": list,
+    "tensors": dict,
+    "etp": int,
+    "sets": dict,
+    "shards": dict,
+    "extra": dict,
+    "digest": str,
+}
+
+
+def digest(described: Mapping[str, Any]) -> str:
+    """SHA-256 of everything a map file says beside its digest."""
+    said = {key: value for key, value in described.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def describe(state: ExpertState, sets: dict[str, Any], shards: Mapping[str, str], extra: dict[str, Any]) -> dict[str, Any]:
+    """A map file of this state; ``shards``: SHA-256 of every shard's header, which has those of its pieces."""
+    described = {
+        "format": FORMAT,
+        "order": "logical",
+        "sha256": state.sha256,
+        "log2phys": state.log2phys,
+        "tensors": state.tensors,
+        "etp": state.etp(),
+        "sets": sets,
+        "shards": dict(shards),
+        "extra": extra,
+    }
+    return {**described, "digest": digest(described)}
+
+
+def plain_extra(extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a trainer wants back, if it comes back as it is."""
+    given = dict(extra or {})
+    kept: dict[str, Any] = plain("extra", given)
+    if kept != given:
+        wrong = [key for key in given if kept.get(key) != given[key]]
+        raise JobError(f"extra: {wrong} would come back as something else: expected text as keys, numbers, text, lists")
+    return kept
+
+
+def read_map(folder: Path) -> dict[str, Any]:
+    """The map file of a folder, whole and untouched.
+
+    Raises:
+        MapMismatch: there is none, or experts are in slots.
+        FileError: it is damaged.
+    """
+    path = folder / MAP_FILE
+    if (folder / SLOTS_FILE).exists():
+        raise MapMismatch(f"{folder}: experts are in slots ({SLOTS_FILE}): routepack checkpoint canonicalise first")
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise MapMismatch(f"{folder}: no {MAP_FILE}: nobody knows whether experts are in logical order or in slots") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}: no map: {error}") from None
+    if not isinstance(found, dict):
+        raise FileError(f"{path}: no map: expected an object, found {type(found).__name__}")
+    if found.get("format") != FORMAT or found.get("order") != "logical":
+        said = (found.get("format"), found.get("order"))
+        raise FileError(f"{path}: format {said[0]!r} in order {said[1]!r}, expected {FORMAT!r} in order 'logical'")
+    for key, kind in FIELDS.items():
+        if type(found.get(key)) is not kind:
+            raise FileError(f"{path}: no map: {key} = {_short(found.get(key))}, expected {kind.__name__}")
+    if (held := digest(found)) != found["digest"]:
+        raise FileError(f"{path}: digest = {_short(found['digest'])}, what it says has {held}: it was changed after it was saved")
+    _check_fields(found, path)
+    return found
+
+
+def _check_fields(found: dict[str, Any], path: Path) -> None:
+    """What a digest does not say: whether this was ever right."""
+    try:
+        rows = found["log2phys"]
+        slots = slots_of(rows, len(rows[0]) if rows and isinstance(rows[0], list) else 0)
+    except JobError as error:
+        raise FileError(f"{path}: no map: {error}") from None
+    if (held := map_hash(slots)) != found["sha256"]:
+        raise MapMismatch(f"{path}: sha256 = {_short(found['sha256'])}, its slots have {held}")
+    for name, one in found["sets"].items():
+        if not isinstance(one, dict) or set(one) != {"element_bytes", "held", "dtype"}:
+            raise FileError(f"{path}: no map: sets: {name} = {_short(one)}, expected element_bytes, held and dtype")
+    for name, sha256 in found["shards"].items():
+        # A name, not a way out of the folder.
+        if not isinstance(sha256, str) or Path(name).name != name:
+            raise FileError(f"{path}: no map: shards: {_short(name)} = {_short(sha256)}, expected a file and its sha256")
+
+
+def check_shapes(state: ExpertState, found: dict[str, Any], folder: Path) -> None:
+    """What was saved is of this model, cut over as many ranks."""
+    shape = [len(found["log2phys"]), len(found["log2phys"][0])]
+    for what, saved, mine in [
+        ("layers and experts", shape, [state.num_layers, state.num_experts]),
+        ("tensors of an expert", found["tensors"], state.tensors),
+        ("etp", found["etp"], state.etp()),
+    ]:
+        if saved != mine:
+            raise FileError(f"{folder}: {what}: {saved}, the trainer has {mine}")
+    if missing := [name for name in state.set_names() if name not in found["sets"]]:
+        raise FileError(f"{folder}: no sets {missing}; there are {list(found['sets'])}")
+
+
+def all_types(heard: list[Any]) -> dict[str, Any]:
+    """What all ranks say of their sets: a stage of the pipeline sees only its own layers."""
+    names = [list(said) for said in heard]
+    for rank, mine in enumerate(names):
+        if mine != names[0]:
+            raise MapMismatch(f"ranks 0 and {rank} have different sets: {names[0]} and {mine}")
+    return {name: {**one, "dtype": sorted({dtype for said in heard for dtype in said[name]["dtype"]})} for name, one in heard[0].items()}
+
+
+def check_types(mine: dict[str, Any], saved: dict[str, Any], folder: Path) -> None:
+    """FP32 bytes in a BF16 set are other weights, and every map agrees."""
+    for name, wanted in mine.items():
+        for what, value in wanted.items():
+            if saved[name][what] != value:
+                raise FileError(f"{folder}: set {name}: {what} = {saved[name][what]!r} was saved, the trainer has {value!r}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
