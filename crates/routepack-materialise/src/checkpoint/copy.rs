@@ -85,6 +85,10 @@ fn note(
     in_target: bool,
     sum: String,
 ) {
+    let stacked = claimed.is_some_and(|claimed| claimed.expert.is_none());
+    // The same bytes as another type are other weights.
+    let shape = tensor.shape.get(usize::from(stacked)..).unwrap_or_default();
+    let sum = format!("{sum} {:?} {shape:?}", tensor.dtype);
     match (claimed, number) {
         (Some(claimed), Some(number)) => {
             sums.add(&claimed.family, relabel.logical(claimed.layer, number, in_target), sum);

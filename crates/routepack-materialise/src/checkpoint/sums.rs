@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::CheckpointError;
 
-const FORMAT: &str = "routepack-checksums 1";
+const FORMAT: &str = "routepack-checksums 2";
 
 /// Of every tensor: an expert's by family and logical number, any other by its name, number 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Checksums {
     format: String,
-    /// Family or name → logical expert → SHA-256, hexadecimal.
+    /// Family or name → logical expert → SHA-256 of its bytes, hexadecimal, and the type and shape these have.
     tensors: BTreeMap<String, BTreeMap<usize, String>>,
 }
 
@@ -62,11 +62,11 @@ impl Checksums {
             None => Ok(()),
             Some((family, expert)) => {
                 let sum = |sums: &BTreeMap<(String, usize), String>| {
-                    sums.get(&(family.clone(), *expert))
-                        .map_or("nothing".to_owned(), |sum| sum.chars().take(16).collect())
+                    let sum = sums.get(&(family.clone(), *expert)).map_or("nothing", String::as_str);
+                    sum.chars().take(120).collect::<String>()
                 };
                 let why = format!(
-                    "{family}, logical expert {expert}: sha256 {}…, expected {}…",
+                    "{family}, logical expert {expert}: sha256 {}, expected {}",
                     sum(&found),
                     sum(&expected)
                 );

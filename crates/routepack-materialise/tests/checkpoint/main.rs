@@ -199,11 +199,25 @@ fn bytes_that_rotted_are_refused() {
     let shard = slots.join("model-00001-of-00002.safetensors");
     let mut bytes = fs::read(&shard).expect("read");
     *bytes.last_mut().expect("bytes") ^= 1;
-    fs::write(&shard, bytes).expect("written");
+    fs::write(&shard, &bytes).expect("written");
     let error = rewrite(&job(Direction::Canonicalise, &slots, &back)).expect_err("refused");
     assert!(matches!(error, CheckpointError::Checksum { .. }), "{error}");
     assert!(error.to_string().contains("logical expert"), "{error}");
     assert!(!back.exists());
+    // The same bytes under another type or shape are other weights.
+    *bytes.last_mut().expect("bytes") ^= 1;
+    for (old, new) in [("\"dtype\":\"U8\"", "\"dtype\":\"I8\""), ("\"shape\":[16]", "\"shape\":[2,8]")] {
+        let end = 8 + u64::from_le_bytes(bytes[..8].try_into().expect("eight")) as usize;
+        let header = std::str::from_utf8(&bytes[8..end]).expect("text").replacen(old, new, 1);
+        let mut changed = (header.len() as u64).to_le_bytes().to_vec();
+        changed.extend(header.as_bytes());
+        changed.extend(&bytes[end..]);
+        fs::write(&shard, changed).expect("written");
+        let error = rewrite(&job(Direction::Canonicalise, &slots, &back)).expect_err("refused");
+        assert!(matches!(error, CheckpointError::Checksum { .. }), "{new}: {error}");
+    }
+    fs::write(&shard, bytes).expect("written");
+    rewrite(&job(Direction::Canonicalise, &slots, &back)).expect("rewritten");
 }
 
 #[test]

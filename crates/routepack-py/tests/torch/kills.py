@@ -2,7 +2,7 @@
 
     ROUTEPACK_KILLS=100 python kills.py
 
-Four gloo processes train, move all experts, save, and so on; one of them is killed. Every new beginning must find a whole
+Four gloo processes train, move all experts, save, and so on; one of them is killed, or gets Ctrl-C. Every new beginning must find a whole
 save whose state is, bit for bit, that of the training without moves after as many steps, and must go on to its end.
 """
 
@@ -34,8 +34,8 @@ def together(folder, rank, work):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=DP)
     try:
         work()
-    except Exception as error:
-        # A peer is gone.
+    except (Exception, KeyboardInterrupt) as error:
+        # A peer is gone, or this is the one.
         (Path(folder) / f"error{rank}").write_text(f"{type(error).__name__}: {error}")
         os._exit(1)
     os._exit(0)
@@ -125,12 +125,17 @@ def main():
                 time.sleep(chance.random() * spell)
                 victim = chance.randrange(DP)
                 phase = PHASES[phases[victim]]
-                os.kill(processes[victim].pid, signal.SIGKILL)
+                # Ctrl-C, every third: the others hear of it.
+                os.kill(processes[victim].pid, chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGINT]))
             codes = end(processes)
             spell = spell or 2 * (time.monotonic() - begun) / STEPS
             said = [path.read_text() for path in sorted(meet.glob("error*"))]
-            assert not any(text.startswith("AssertionError") for text in said), said
-            if victim is not None and codes[victim] == -signal.SIGKILL:
+            # Nobody finds anything mixed, nothing fails in an unknown way; torch's own errors are of the training's sums.
+            known = ("PeersLost", "RuntimeError", "KeyboardInterrupt", "MoveFailed", "FileError", "MapMismatch: the move is done")
+            assert all(text.startswith(known) for text in said), said
+            others = [code for rank, code in enumerate(codes) if rank != victim]
+            assert -signal.SIGKILL not in others, ("waited too long for a peer that is gone", codes, said)
+            if victim is not None and codes[victim] != 0:
                 hit[phase] += 1
             else:
                 assert codes == [0] * DP, (codes, said)
