@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from moe import DP, IDENTITY, Trainer, draw, equal
-from routepack.torch import Mover, load_logical, save_logical
+from routepack.torch import Mover, PeersLost, load_logical, save_logical
 
 STEPS = 6
 SMALL = {"block_bytes": 128, "staging_bytes": 900}
@@ -99,6 +99,19 @@ def train_with_moves(saves, states, phases, seed):
     assert equal(trainer.canonical(), torch.load(Path(states) / f"{STEPS}.pt"))
 
 
+def die_before_the_first_vote():
+    """Nobody waits for who died after the state was made: its connections tell."""
+    trainer = Trainer(2, IDENTITY)
+    dist.barrier()
+    if dist.get_rank() == 2:
+        os._exit(9)
+    begun = time.monotonic()
+    try:
+        trainer.state.agree()
+    except PeersLost:
+        assert time.monotonic() - begun < 30
+
+
 def main():
     kills = int(os.environ.get("ROUTEPACK_KILLS", "5"))
     chance = random.Random(int(os.environ.get("ROUTEPACK_SEED", "1")))
@@ -107,6 +120,8 @@ def main():
         root = Path(root)
         for name in ["states", "meet"]:
             (root / name).mkdir()
+        (root / "early").mkdir()
+        assert end(start(root / "early", die_before_the_first_vote)) == [0, 0, 9, 0]
         assert end(start(root / "meet", lambda: train_without_moves(root / "states")), 300) == [0] * DP
         # The first and the last training are left alone.
         while spell == 0 or hit.total() < kills or saves.exists():

@@ -254,6 +254,12 @@ def caches_are_fit_once_they_are_remade(folder):
     failing[0] = False
     trainer.state.remake()
     trainer.state.agree()
+    # Made anew by hand, half.
+    failing[0] = True
+    fails(ZeroDivisionError, "", trainer.state.remake)
+    fails(MapMismatch, "scales of activations is laid out by map dropped", trainer.train_step)
+    failing[0] = False
+    trainer.state.remake()
     steps(trainer, 1)
     trainer.state.tear()
     fails(MapMismatch, "derived sets cannot be made: a move or load was cut off", trainer.state.remake)

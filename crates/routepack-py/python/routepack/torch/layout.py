@@ -40,15 +40,13 @@ class Layout:
         self.num_experts, self.num_layers = num_experts, num_layers
         self.tensors: dict[str, int] = plain("tensors", dict(tensors))
         self.flat: dict[str, Any] = plain("flat", dict(flat or {}))
-        if rank is None:
-            if not dist.is_initialized():
-                raise JobError("rank: torch.distributed has not begun")
-            rank = dist.get_rank()
-        self.rank = number("rank", rank, 0, 0xFFFFFFFF, JobError)
+        if rank is None and not dist.is_initialized():
+            raise JobError("rank: torch.distributed has not begun")
+        self.rank = number("rank", dist.get_rank() if rank is None else rank, 0, 0xFFFFFFFF, JobError)
         # Refuses sizes that give no grid, experts that EP does not divide, a rank that the topology has not.
         self.flat_runs({"name": "all", "element_bytes": 1, "held": "by-slot"})
         self.local_layers()
-        if dist.is_initialized() and dist.get_world_size() != self.num_ranks():
+        if rank is None and dist.get_world_size() != self.num_ranks():
             raise JobError(f"the topology has {self.num_ranks()} ranks, torch.distributed {dist.get_world_size()}")
 
     def local_layers(self) -> list[int]:

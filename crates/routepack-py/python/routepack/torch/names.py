@@ -50,8 +50,9 @@ def logical_named_tensors(
 def _named(state: ExpertState, where: Bytes, template: str, numbers: list[int]) -> Iterator[tuple[str, Tensor]]:
     sha256 = state.sha256
     for layer in state.local_layers():
-        for slot, expert in logical_slots(state, layer):
+        experts = state.phys2log(layer)
+        for slot in state.local_slots():
             for index, tensor in enumerate(state.tensors):
                 if state.sha256 != sha256 or state.torn:
                     raise MapMismatch("experts moved while their names were taken: begin again")
-                yield template.format(layer=numbers[layer], expert=expert, tensor=tensor), where(layer, slot, index)
+                yield template.format(layer=numbers[layer], expert=experts[slot], tensor=tensor), where(layer, slot, index)

@@ -78,8 +78,14 @@ class Peers:
         self._groups.pop(self.patience, None)
         return PeersLost(why)
 
+    def meet(self) -> None:
+        """Makes the group: all ranks call this while all are there, and then a lost one is noticed by its connections."""
+        try:
+            self._group()
+        except RuntimeError as error:
+            raise self.lost(f"meeting: a rank is gone, or did not come within {self.patience:g} s: {error}") from error
+
     def _group(self) -> Any:
-        """Made by the first vote after torch.distributed has begun."""
         everybody = dist.distributed_c10d._get_default_group()
         whose, group = self._groups.get(self.patience, (None, None))
         if whose is not everybody:

@@ -42,7 +42,8 @@ class ExpertState(Layout):
         patience: float = 1800.0,
     ) -> None:
         """``topology`` as in a job; ``tensors``: elements of every tensor of one expert's slice on this rank; ``patience``:
-        seconds that ranks wait for each other in a vote, the same on all."""
+        seconds that ranks wait for each other in a vote, the same on all. All ranks make one, unless ``rank`` says whose it is:
+        that one is to look at."""
         num_experts = number("num_experts", num_experts, 1, 0xFFFFFFFF, JobError)
         self.log2phys = slots_of(log2phys, num_experts)
         super().__init__(topology, num_experts, len(self.log2phys), tensors, rank, flat)
@@ -54,6 +55,8 @@ class ExpertState(Layout):
         self._kinds: list[dict[str, Any]] = []
         self._held: list[Bytes | Ranges] = []
         self._derived: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
+        if rank is None:
+            self.peers.meet()
 
     def add(
         self,
