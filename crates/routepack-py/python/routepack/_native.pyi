@@ -18,6 +18,7 @@ __all__ = [
     "count",
     "filter_plans",
     "flat_runs",
+    "held_bytes",
     "import_rollouts",
     "job_from_toml",
     "local_layers",
