@@ -19,19 +19,7 @@ const REPEATS: usize = 5;
 fn main() -> Result<(), String> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let seed = arguments.first().map_or(Ok(1), |text| text.parse()).map_err(|_| "SEED is no number")?;
-    let mut tables = vec![
-        ("log-normal 0.5".to_owned(), sources::lognormal(seed, 0.5)),
-        ("log-normal 1.0".to_owned(), sources::lognormal(seed, 1.0)),
-        ("zipf 0.5".to_owned(), sources::zipf(seed, 0.5)),
-        ("Dirichlet 0.5".to_owned(), sources::dirichlet_half(seed)),
-    ];
-    if let Some(path) = arguments.get(1) {
-        let mut models: std::collections::BTreeMap<String, Vec<Vec<u64>>> = std::collections::BTreeMap::new();
-        for ((model, _), layers) in sources::read_counts(path)? {
-            models.entry(model).or_default().extend(layers);
-        }
-        tables.extend(models.into_iter().map(|(model, layers)| (format!("real, {model}"), layers)));
-    }
+    let tables = sources::all(seed, arguments.get(1).map(String::as_str))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
     println!(
         "| loads | layers × experts | ranks | method | mean gap % | worst gap % | proved | moved | ms |"

@@ -12,6 +12,7 @@ mod node_groups;
 mod options;
 mod place;
 mod program;
+mod rank_patterns;
 mod ranks;
 mod relabel;
 mod resplit;
@@ -27,7 +28,8 @@ pub use incremental::{MoveGoal, Moved, MovedLayer, TradeOff, place_incrementally
 pub use node_groups::NodeGroups;
 pub use options::{PlaceOptions, Start};
 pub use place::{Placed, PlacedLayer, place};
-pub use program::equal_cardinality_partition;
+pub use program::{equal_cardinality_partition, rank_pattern_program};
+pub use rank_patterns::{PatternLayer, PatternOptions, PatternPlaced, place_by_patterns};
 pub use relabel::match_ranks;
 pub use row_loads::RowLoads;
 pub use row_peaks::{MoveCharge, MoveLimit, RowPeakOptions, RowPlaced, RowPlacedLayer, place_on_row_peaks};

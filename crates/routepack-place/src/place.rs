@@ -86,7 +86,8 @@ pub fn place(
     options.validate()?;
     let num_experts = check_loads(loads, num_ranks)?;
     let reference = reference(loads.len(), num_experts, num_ranks, options)?;
-    let grouped = options.node_groups.map(|sizes| Grouped::new(sizes, &reference, options)).transpose()?;
+    let groups = options.node_groups.filter(|_| num_experts > 0);
+    let grouped = groups.map(|sizes| Grouped::new(sizes, &reference, options)).transpose()?;
     let tables = Tables::new(num_experts / num_ranks, options);
     let outcomes: Vec<(Vec<u32>, PlacedLayer, bool)> = loads
         .par_iter()
@@ -187,7 +188,7 @@ pub(crate) fn place_layer(
 }
 
 /// Runs the methods on one layer; false if stopped.
-fn improve(
+pub(crate) fn improve(
     ranks: &mut Ranks<'_>,
     bound: u64,
     options: &PlaceOptions,

@@ -2,12 +2,22 @@
 
 use proptest::prelude::*;
 use routepack_lp::{SolveOptions, Status, solve};
-use routepack_place::{PlaceOptions, equal_cardinality_partition, place};
+use routepack_place::{PlaceOptions, equal_cardinality_partition, place, rank_pattern_program};
 
 #[test]
 fn the_published_text_is_what_the_code_writes() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/equal_cardinality_partition.lp");
     let text = equal_cardinality_partition(&[9, 6, 5, 2], 2).write_lp();
+    if std::env::var_os("UPDATE_MODELS").is_some() {
+        std::fs::write(path, &text).expect("models is writable");
+    }
+    assert_eq!(std::fs::read_to_string(path).expect("the published text"), text);
+}
+
+#[test]
+fn the_published_text_of_rank_patterns_is_what_the_code_writes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/rank_patterns.lp");
+    let text = rank_pattern_program(&[7, 6, 5, 3, 2, 1], 2, 12).write_lp();
     if std::env::var_os("UPDATE_MODELS").is_some() {
         std::fs::write(path, &text).expect("models is writable");
     }
@@ -44,5 +54,22 @@ proptest! {
         }
         prop_assert_eq!(sums.iter().sum::<u64>(), loads.iter().sum::<u64>());
         prop_assert_eq!(sums.into_iter().max(), Some(optimum));
+    }
+
+    /// P patterns cover every expert exactly for the targets from the least peak on.
+    #[test]
+    fn rank_patterns_meet_the_least_peak_and_nothing_below(
+        (ranks, loads) in (1usize..=3, 1usize..=3).prop_flat_map(|(ranks, slots)| {
+            (Just(ranks), prop::collection::vec(prop_oneof![0u64..9, 0u64..500], ranks * slots))
+        }),
+    ) {
+        let solved = solve(&equal_cardinality_partition(&loads, ranks), &SolveOptions::default()).expect("solved");
+        let least = solved.objective.expect("an optimum").round() as u64;
+        let met = |peak| {
+            let solved = solve(&rank_pattern_program(&loads, ranks, peak), &SolveOptions::default()).expect("solved");
+            solved.objective.is_some_and(|patterns| patterns.round() as usize == ranks)
+        };
+        prop_assert!(met(least));
+        prop_assert!(least == 0 || !met(least - 1));
     }
 }

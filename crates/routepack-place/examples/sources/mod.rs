@@ -33,6 +33,28 @@ pub(crate) fn dirichlet_half(seed: u64) -> Vec<Vec<u64>> {
     draw(seed, |stream| (0..EXPERTS).map(|_| stream.normal().powi(2)).collect())
 }
 
+/// A name and loads, `[layers][experts]`.
+pub(crate) type Named = (String, Vec<Vec<u64>>);
+
+/// Loads by name: drawn ones, and those of every model in a table of real counts.
+#[allow(dead_code, reason = "not every table takes all")]
+pub(crate) fn all(seed: u64, counts: Option<&str>) -> Result<Vec<Named>, String> {
+    let mut tables = vec![
+        ("log-normal 0.5".to_owned(), lognormal(seed, 0.5)),
+        ("log-normal 1.0".to_owned(), lognormal(seed, 1.0)),
+        ("zipf 0.5".to_owned(), zipf(seed, 0.5)),
+        ("Dirichlet 0.5".to_owned(), dirichlet_half(seed)),
+    ];
+    if let Some(path) = counts {
+        let mut models: BTreeMap<String, Vec<Vec<u64>>> = BTreeMap::new();
+        for ((model, _), layers) in read_counts(path)? {
+            models.entry(model).or_default().extend(layers);
+        }
+        tables.extend(models.into_iter().map(|(model, layers)| (format!("real, {model}"), layers)));
+    }
+    Ok(tables)
+}
+
 fn draw(seed: u64, weights: impl Fn(&mut Stream) -> Vec<f64>) -> Vec<Vec<u64>> {
     (0..LAYERS as u64)
         .map(|layer| {
