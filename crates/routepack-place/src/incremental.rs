@@ -210,7 +210,10 @@ fn curve(
 ) -> (Vec<Point>, bool) {
     let num_ranks = resident.num_ranks();
     let bound = peak_bounds(loads, num_ranks).best();
-    let above = |ppm: u64| bound + (u128::from(bound) * u128::from(ppm) / 1_000_000) as u64;
+    let above = |ppm: u64| {
+        let above = u128::from(bound) * (1_000_000 + u128::from(ppm)) / 1_000_000;
+        u64::try_from(above).unwrap_or(u64::MAX)
+    };
     let home: Vec<u32> = (0..loads.len()).map(|expert| resident.rank_of(layer, expert) as u32).collect();
     let start = Ranks::new(loads, num_ranks, resident.experts(layer));
     let scratch = Ranks::new(loads, num_ranks, scratch);

@@ -19,7 +19,7 @@ impl<'a> Ranks<'a> {
     pub(crate) fn new(of_expert: &'a [u64], num_ranks: usize, members: Vec<u32>) -> Self {
         let slots = members.len() / num_ranks;
         let loads: Vec<u64> = members.iter().map(|&expert| of_expert[expert as usize]).collect();
-        let sums = loads.chunks(slots.max(1)).map(|rank| rank.iter().sum()).collect();
+        let sums = (0..num_ranks).map(|rank| loads[rank * slots..(rank + 1) * slots].iter().sum()).collect();
         Self { of_expert, slots, members, loads, sums }
     }
 

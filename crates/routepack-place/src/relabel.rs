@@ -31,7 +31,7 @@ pub fn match_ranks(placement: &Placement, resident: &Placement) -> Placement {
 
 /// Reorders `members` `[ranks · slots]` by whole ranks; `reference` is the slot of every expert now, `[experts]`.
 pub(crate) fn relabel(members: &[u32], slots_per_rank: usize, reference: &[u32]) -> Vec<u32> {
-    let groups: Vec<&[u32]> = members.chunks(slots_per_rank).collect();
+    let groups: Vec<&[u32]> = members.chunks(slots_per_rank.max(1)).collect();
     let moved: Vec<Vec<i64>> = groups
         .iter()
         .map(|group| {

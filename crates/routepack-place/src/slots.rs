@@ -11,7 +11,7 @@
 pub(crate) fn keep_slots(members: &[u32], slots_per_rank: usize, reference: &[u32]) -> Vec<u32> {
     let per_rank = slots_per_rank as u32;
     let mut slots = vec![0; members.len()];
-    for (rank, members) in (0..).zip(members.chunks(slots_per_rank)) {
+    for (rank, members) in (0..).zip(members.chunks(slots_per_rank.max(1))) {
         let mut holder = vec![None; slots_per_rank];
         let mut members = members.to_vec();
         members.sort_unstable();

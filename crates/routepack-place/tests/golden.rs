@@ -98,3 +98,16 @@ fn nothing_to_place() {
     let one_slot = run(&[3, 4, 5], 3);
     assert_eq!((one_slot.layers[0].peak, moves_from_identity(&one_slot)), (5, 0));
 }
+
+#[test]
+fn a_resident_placement_that_is_no_bijection() {
+    for (slots, expert) in
+        [(vec![0, 1, 1, 2], "expert 2"), (vec![0, 1, 4, 2], "expert 2"), (vec![3; 4], "expert 1")]
+    {
+        let error = Placement::new(2, vec![vec![0, 1, 2, 3], slots]).expect_err("refused").to_string();
+        assert!(
+            ["layer 1", expert, "bijection onto slots 0 to 3"].iter().all(|part| error.contains(part)),
+            "{error}"
+        );
+    }
+}
