@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use routepack_formats::{ArrayKind, FormatError};
-
-use crate::batch_arrays::{dtype_of, read_exact, wrong_array};
+use crate::batch_arrays::wrong_array;
 use crate::carrier::Carrier;
-use crate::window::{Facts, OutsideId, Window};
-use crate::{Dtype, Form, ImportError, Place};
+use crate::facts::{Facts, OutsideId};
+use crate::vectors::{read_mask, read_vector};
+use crate::window::Window;
+use crate::{Form, ImportError, Place};
 
 /// What the arrays beside the routes say.
 #[derive(Default)]
@@ -266,66 +266,4 @@ fn is_of_response(window: &Window<'_>, name: &str) -> bool {
 fn tokens(what: &str, value: i64, place: &Place) -> Result<u32, ImportError> {
     u32::try_from(value)
         .map_err(|_| ImportError::sample(place, what, format!("{value}: expected 0 to 4294967295")))
-}
-
-/// A vector of integers, one a sample.
-fn read_vector(window: &Window<'_>, carrier: &mut Carrier, name: &str) -> Result<Vec<i64>, ImportError> {
-    carrier.read(name, |header, values| {
-        let dtype = dtype_of(window, name, header)?;
-        let [count] = header.shape[..] else {
-            return Err(wrong_array(window, name, format!("shape {:?}, expected [samples]", header.shape)));
-        };
-        let mut value = vec![0u8; dtype.width()];
-        let mut vector = Vec::new();
-        for _ in 0..count {
-            read_exact(values, &mut value, &window.file)?;
-            vector.push(dtype.value(&value, 0));
-        }
-        Ok(vector)
-    })
-}
-
-/// Positions a sample has, and the runs of ones there.
-type Mask = (usize, Vec<Vec<Range<usize>>>);
-
-/// A mask `[batch, sequence]` of 0 and 1.
-fn read_mask(window: &Window<'_>, carrier: &mut Carrier, name: &str) -> Result<Mask, ImportError> {
-    carrier.read(name, |header, values| {
-        let dtype = match header.kind {
-            ArrayKind::Boolean => Dtype::U8,
-            _ => dtype_of(window, name, header)?,
-        };
-        let [batch, sequence] = header.shape[..] else {
-            let why = format!("shape {:?}, expected [batch, sequence]", header.shape);
-            return Err(wrong_array(window, name, why));
-        };
-        if batch == 0 {
-            return Ok((sequence, Vec::new()));
-        }
-        let mut line = vec![0u8; sequence * dtype.width()];
-        let mut masks = Vec::new();
-        for sample in 0..batch {
-            read_exact(values, &mut line, &window.file)?;
-            let mut runs: Vec<Range<usize>> = Vec::new();
-            for at in 0..sequence {
-                match (dtype.value(&line, at), runs.last_mut()) {
-                    (0, _) => {}
-                    (1, Some(run)) if run.end == at => run.end += 1,
-                    (1, _) => runs.push(at..at + 1),
-                    (value, _) => {
-                        return Err(FormatError::Value {
-                            file: window.file.clone(),
-                            array: name.to_owned(),
-                            index: format!("{sample}, {at}"),
-                            value: value.to_string(),
-                            limit: "expected 0 or 1".to_owned(),
-                        }
-                        .into());
-                    }
-                }
-            }
-            masks.push(runs);
-        }
-        Ok((sequence, masks))
-    })
 }

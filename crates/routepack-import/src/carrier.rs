@@ -24,9 +24,24 @@ pub(crate) enum Kind {
     Lines,
 }
 
-/// Tells what a file is from its first bytes; pickles are refused.
+/// What other files begin with, and what to do with them.
+const OTHERS: [(&[u8], &str); 8] = [
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd: unpack it, or use gzip"),
+    (b"\xfd7zXZ\0", "compressed by xz: unpack it, or use gzip"),
+    (b"BZh", "compressed by bzip2: unpack it, or use gzip"),
+    (b"PAR1", "Parquet: write lines of JSON (datasets: to_json), .npz or safetensors"),
+    (b"ARROW1", "Arrow: write lines of JSON (datasets: to_json), .npz or safetensors"),
+    (b"\x89HDF", "HDF5: write .npz or safetensors"),
+    (b"\xff\xfe", "UTF-16: write lines of JSON in UTF-8"),
+    (b"\xfe\xff", "UTF-16: write lines of JSON in UTF-8"),
+];
+
+/// Tells what a file is from its first bytes; pickles are refused, and what is known to be something else.
 pub(crate) fn kind(start: &[u8], file: &str) -> Result<Kind, ImportError> {
     let refuse = |what| Err(ImportError::Pickle { file: file.to_owned(), what });
+    if let Some((_, why)) = OTHERS.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return Err(FormatError::Form { file: file.to_owned(), why: (*why).to_owned() }.into());
+    }
     match start {
         // Before pickles: the length of the header may begin as they do.
         _ if is_safetensors(start) => Ok(Kind::Safetensors),

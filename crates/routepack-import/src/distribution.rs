@@ -1,6 +1,7 @@
 //! Aggregated expert distributions: every recorded step becomes one sample of as many tokens as it routed.
 
-use crate::window::{Facts, Window};
+use crate::facts::Facts;
+use crate::window::Window;
 use crate::{Form, ImportError};
 
 /// Adds one step's counts `[layers, ids]`. A step that routed nothing is passed over.

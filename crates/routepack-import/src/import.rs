@@ -103,6 +103,7 @@ fn read_lines(
             let mut unpacked = BufReader::with_capacity(BUFFER, MultiGzDecoder::new(source));
             match peek(&mut unpacked, &window.file)? {
                 Kind::Lines => read_rollouts(&mut window, unpacked, &mut say)?,
+                Kind::Gzip => return Err(unstreamed(&window, "gzip within gzip", "the file unpacked once")),
                 _ => return Err(unstreamed(&window, "compressed arrays", "unpack the file first")),
             }
         }

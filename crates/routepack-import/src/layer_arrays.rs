@@ -5,8 +5,9 @@ use std::io::Read;
 use crate::batch_arrays::{dtype_of, read_exact, wrong_array};
 use crate::beside::Beside;
 use crate::carrier::Carrier;
+use crate::facts::Facts;
 use crate::sample::{Rows, Tally};
-use crate::window::{Facts, Window};
+use crate::window::Window;
 use crate::{Dtype, ImportError, Place};
 
 /// One array `[rows, k]` per `MoE` layer.

@@ -5,12 +5,12 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
+use crate::facts::OutsideId;
 use crate::routes_value::RoutesValue;
-use crate::window::OutsideId;
 
 /// One line. Names that writers may use side by side are fields of their own.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "a rollout: an object")]
 pub(crate) struct RolloutLine<'a> {
     id: Option<OutsideId>,
     sample_id: Option<OutsideId>,

@@ -6,11 +6,15 @@ use routepack_formats::FormatError;
 
 use crate::decode::{Decoded, Decoder, Scratch, Source};
 use crate::error::read_error;
+use crate::facts::{Facts, OutsideId};
 use crate::rollout_line::{Choice, RolloutLine};
 use crate::routes_value::RoutesValue;
 use crate::sample::{Rows, Sample};
-use crate::window::{Facts, OutsideId, Window};
+use crate::window::Window;
 use crate::{Dtype, Form, ImportError, Place};
+
+/// What some editors put before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads all lines; `progress` is told the samples so far after each.
 pub(crate) fn read_rollouts(
@@ -36,13 +40,17 @@ pub(crate) fn read_rollouts(
         if line.last() == Some(&b'\n') {
             line.pop();
         }
-        if line.iter().all(u8::is_ascii_whitespace) {
+        let json = match line.strip_prefix(BYTE_ORDER_MARK) {
+            Some(rest) if number == 1 => rest,
+            _ => &line[..],
+        };
+        if json.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let rollout: RolloutLine<'_> = serde_json::from_slice(&line).map_err(|error| {
+        let rollout: RolloutLine<'_> = serde_json::from_slice(json).map_err(|error| {
             let text = error.to_string();
             let why = text.rsplit_once(" at line ").map_or(text.as_str(), |(why, _)| why);
-            let why = match line.first() {
+            let why = match json.first() {
                 Some(b'[') => "a list: expected one rollout a line (jq -c '.[]')".to_owned(),
                 _ => format!("column {}: {why}", error.column()),
             };

@@ -129,6 +129,14 @@ fn empty_arrays_of_any_shape_are_refused() {
         std::fs::write(file.path(), npz(&arrays)).expect("written");
         import(file.path(), form, &options, &mut |_| {}).expect_err(&format!("{form:?} {shape:?}"));
     }
+    let one = || Named("lengths".to_owned(), Dtype::I64, vec![1], 1i64.to_le_bytes().to_vec());
+    let routes = || Named("routed_experts".to_owned(), Dtype::U8, vec![1, 1, 2], vec![0, 1]);
+    for name in ["attention_mask", "loss_mask", "response_mask"] {
+        let mask = Named(name.to_owned(), Dtype::U8, vec![huge, 0], Vec::new());
+        std::fs::write(file.path(), npz(&[routes(), one(), mask])).expect("written");
+        let error = import(file.path(), Form::Slime, &options, &mut |_| {}).expect_err(name).to_string();
+        assert!(error.contains(&format!("{name}: shape [{huge}, 0]: no positions")), "{error}");
+    }
     for (form, routes) in [
         (Form::SkyRl, r#"{"data":"","shape":[0,18446744073709551615,9],"dtype":"int64"}"#),
         (Form::Tunix, r#"{"data":"","shape":[18446744073709551615,0,9],"dtype":"int64"}"#),

@@ -31,6 +31,46 @@ fn pickles_are_refused_by_name() {
 }
 
 #[test]
+fn other_files_are_refused_by_name() {
+    for (bytes, what) in [
+        (&b"\x28\xb5\x2f\xfd\x04\x00"[..], "zstd"),
+        (b"\xfd7zXZ\0\0\x04", "xz"),
+        (b"BZh91AY&SY", "bzip2"),
+        (b"PAR1\x15\x04", "Parquet: write lines of JSON"),
+        (b"ARROW1\0\0", "Arrow"),
+        (b"\x89HDF\r\n\x1a\n", "HDF5"),
+        (b"\xff\xfe{\0", "UTF-16"),
+        (b"\xfe\xff\0{", "UTF-16"),
+    ] {
+        for bytes in [bytes.to_vec(), gzip(bytes)] {
+            let error = file(&bytes, Form::Slime, &options(4)).expect_err(what).to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+    let twice = gzip(&gzip(b"{}"));
+    let error = file(&twice, Form::Slime, &options(4)).expect_err("twice").to_string();
+    assert!(error.contains("gzip within gzip"), "{error}");
+}
+
+#[test]
+fn marks_carriage_returns_and_blank_lines_are_no_part_of_a_rollout() {
+    let line = r#"{"length":2,"routed_experts":[[[1,2]]]}"#;
+    let plain = lines(Form::MsSwift, &format!("{line}\n{line}\n"), &options(4)).expect("valid");
+    for same in [
+        format!("\u{feff}{line}\r\n{line}\r\n"),
+        format!("\u{feff}\r\n{line}\n \t\r\n{line}"),
+        format!("  {line}\t\n{line} \n\n"),
+    ] {
+        assert_eq!(lines(Form::MsSwift, &same, &options(4)).expect("valid"), plain);
+        let packed =
+            import_lines(&gzip(same.as_bytes())[..], "r.gz", Form::MsSwift, &options(4), &mut |_| {});
+        assert_eq!(packed.expect("valid"), plain);
+    }
+    let inside = refused(Form::MsSwift, &format!("{line}\n\u{feff}{line}\n"), &options(4));
+    assert!(inside.contains("r.jsonl:2: column 1"), "{inside}");
+}
+
+#[test]
 fn the_one_array_of_a_file_has_a_name_in_messages() {
     for (descr, order, what) in [
         ("<f4", "False", "array: dtype <f4: expected a little-endian integer type"),
@@ -52,6 +92,8 @@ fn damaged_lines_are_refused_with_their_number() {
         ("{\"length\":2,", "r.jsonl:3: column 12"),
         ("[{\"length\":2}]", "r.jsonl:3: a list: expected one rollout a line"),
         ("{\"length\":-2}", "r.jsonl:3: column"),
+        ("{\"id\":1.5}", "r.jsonl:3: column 10: an id: expected a text, or an integer"),
+        ("{\"id\":9223372036854775808}", "an id: expected a text, or an integer from -2^63 to 2^63 - 1"),
         (
             "{\"length\":2,\"routed_experts\":\"AAAA\"}",
             "sample 1: routed_experts: a text: ms-swift routes are lists",
