@@ -658,6 +658,14 @@ fn errors_blame_the_file_that_is_wrong() {
         let parts: Vec<&str> = parts.into_iter().chain([name]).collect();
         shell.refuses(&format!("plan window.json --job {name} -o plan.json"), 3, &parts);
     }
+    for name in ["a/b", "../../x", "", "train", "a.b"] {
+        shell.write("pass.toml", &format!("{JOB}[passes.\"{name}\"]\ncapacity = 12\n"));
+        shell.refuses(
+            "plan window.json --job pass.toml -o plan.json",
+            3,
+            &["pass.toml: passes.* = \"", name],
+        );
+    }
     shell.write("one.toml", &JOB.replace("top_k = 2", "top_k = 1"));
     shell.refuses(
         "plan window.json --job one.toml -o plan.json",

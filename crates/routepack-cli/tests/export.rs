@@ -22,10 +22,8 @@ fn lists(value: &Value) -> Vec<Vec<Vec<u64>>> {
     serde_json::from_value(value.clone()).expect("lists")
 }
 
-#[test]
-fn every_shape_holds_the_plan() {
-    let folder = tempfile::tempdir().expect("a directory");
-    let folder = folder.path();
+/// A window of two steps, and its plan.
+fn planned(folder: &Path) {
     let lengths: Vec<u32> = (0..24).map(|sample| 3 + sample * 7 % 11).collect();
     let step: Vec<u32> = (0..24).map(|sample| sample % 2).collect();
     let counts: Vec<Value> =
@@ -35,6 +33,33 @@ fn every_shape_holds_the_plan() {
     let job = "[topology]\ndp = 2\nep = 2\n[routing]\ntop_k = 2\n[packing]\ncapacity = 40\n";
     fs::write(folder.join("job.toml"), job).expect("written");
     answer(folder, "plan w.json --job job.toml -o plan.json");
+}
+
+#[test]
+fn a_plan_that_was_changed_is_not_handed_on() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let folder = folder.path();
+    planned(folder);
+    let text = fs::read_to_string(folder.join("plan.json")).expect("read");
+    let mut plan: Value = serde_json::from_str(&text).expect("JSON");
+    let cells = &mut plan["steps"][0]["cells"];
+    cells[0][0] = cells[0][1].clone();
+    fs::write(folder.join("plan.json"), plan.to_string()).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_routepack"));
+    let line = "export plan.json --to verl -o verl.json";
+    let output =
+        command.current_dir(folder).args(line.split_whitespace()).output().expect("the command starts");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("plan.json: sha256: the plan claims "), "{said}");
+    assert!(!folder.join("verl.json").exists());
+}
+
+#[test]
+fn every_shape_holds_the_plan() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let folder = folder.path();
+    planned(folder);
     let plan: Value =
         serde_json::from_slice(&fs::read(folder.join("plan.json")).expect("read")).expect("JSON");
     let cells: Vec<_> = (0..2).map(|step| lists(&plan["steps"][step]["cells"])).collect();

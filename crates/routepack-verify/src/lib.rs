@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod alone;
 mod assemble;
 mod costs;
 mod digest;
@@ -11,6 +12,7 @@ mod statement;
 mod tokens;
 mod verify;
 
+pub use alone::check_alone;
 pub use assemble::{AssembleInputs, StepDecisions, assemble};
 pub use digest::{plan_sha256, window_sha256};
 pub use error::VerifyError;

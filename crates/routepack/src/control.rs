@@ -56,11 +56,12 @@ pub struct Control<'a> {
     pub(crate) limit: Limit<'a>,
     pub(crate) observe: Box<dyn FnMut(&Progress) + Send + 'a>,
     pub(crate) peers: Option<&'a dyn Peers>,
+    pub(crate) window_sha256: Option<String>,
 }
 
 impl Default for Control<'_> {
     fn default() -> Self {
-        Self { limit: Limit::default(), observe: Box::new(|_| {}), peers: None }
+        Self { limit: Limit::default(), observe: Box::new(|_| {}), peers: None, window_sha256: None }
     }
 }
 
@@ -89,6 +90,14 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn among(mut self, peers: &'a dyn Peers) -> Self {
         self.peers = Some(peers);
+        self
+    }
+
+    /// The digest of the batch is at hand (`window_sha256` of `routepack-verify`): it is not computed in the time that a
+    /// deadline leaves. A plan with the digest of another batch does not verify.
+    #[must_use]
+    pub fn knowing_window_sha256(mut self, window_sha256: String) -> Self {
+        self.window_sha256 = Some(window_sha256);
         self
     }
 
@@ -138,5 +147,39 @@ impl<'a> Limit<'a> {
             cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
                 || until.is_some_and(|until| Instant::now() >= until)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use routepack_generate::{Preset, window};
+    use routepack_verify::{VerifyError, verify, window_sha256};
+
+    use super::*;
+    use crate::{Job, plan};
+
+    #[test]
+    fn a_digest_at_hand_is_the_plans_and_a_wrong_one_is_refused() {
+        let mut recipe = Preset::Tiny.recipe();
+        recipe.prompts = 4;
+        let generated = window(&recipe, 2).expect("valid");
+        let (batch, job) = (Arc::new(generated.batch), Job::new(generated.setting));
+        // Cancelled from the start: the packing is the plan.
+        let stopped = AtomicBool::new(true);
+        let control = || Control::new().cancelled_by(&stopped);
+        let plain = plan(&batch, &job, &mut control()).expect("a plan");
+        assert!(!plain.finished);
+        let mut knowing = control().knowing_window_sha256(window_sha256(&batch));
+        assert_eq!(plan(&batch, &job, &mut knowing).expect("a plan"), plain);
+        verify(&plain, &batch).expect("every claim holds");
+        let mut wrong = control().knowing_window_sha256("0".repeat(64));
+        let forged = plan(&batch, &job, &mut wrong).expect("a plan");
+        let refused = verify(&forged, &batch).expect_err("another batch's digest");
+        assert!(
+            matches!(refused, VerifyError::Mismatch { ref field, .. } if field == "window_sha256"),
+            "{refused}"
+        );
     }
 }

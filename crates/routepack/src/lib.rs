@@ -25,7 +25,7 @@ pub use filter::filter;
 pub use html_report::{Beside, HtmlReport, html_report};
 pub use job::Job;
 pub use moves::MoveOptions;
-pub use passes::{TRAIN, plan_passes, sign};
+pub use passes::{TRAIN, pass_names, plan_passes, sign};
 pub use plan::plan;
 pub use refine::{Aim, RefineOptions};
 pub use report::{ARM_FIGURES, Arm, ArmFigure, Report, report};

@@ -37,8 +37,9 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     let machine = machine_of(job)?;
     let clock = Instant::now();
     control.say(Stage::Prepare, (1, 1), 0.0, format!("{} samples", batch.num_samples()));
-    let (prepared, window_sha256) =
-        rayon::join(|| prepare(Arc::clone(batch), &job.setting()), || window_sha256(batch));
+    let known = control.window_sha256.clone();
+    let digest = || known.unwrap_or_else(|| window_sha256(batch));
+    let (prepared, window_sha256) = rayon::join(|| prepare(Arc::clone(batch), &job.setting()), digest);
     let prepared = prepared?;
     let reserve = clock.elapsed() * ASSEMBLE_PER_PREPARE + Duration::from_millis(5);
     let stop = control.limit.stop(reserve);
@@ -67,7 +68,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         for step in &mut planned {
             let own = (&mut step.instance, &mut step.layout);
             let score = settle_rows(own, &mut step.other_rows, &placement, machine)?;
-            step.score = score.unwrap_or(step.score);
+            step.score = score.or(step.score);
         }
     }
 
@@ -111,7 +112,8 @@ struct StepPlan {
     /// The layout that the search began with.
     packed_layout: Layout,
     layout: Layout,
-    score: Score,
+    /// Absent where there was no time for a search, and so for anything that only compares layouts.
+    score: Option<Score>,
     /// The best layouts found with other numbers of rows, each with its window, where the step time decides.
     other_rows: Vec<(Instance, Layout)>,
     finished: bool,
@@ -236,6 +238,11 @@ fn arrange_step(
     control: &mut Control<'_>,
 ) -> Result<StepPlan, PlanError> {
     let FirstPlan { window, packed, rows: to_try, instance, layout } = first;
+    if to_try.len() == 1 && control.limit.stop(reserve)() {
+        let packed_layout = layout.clone();
+        let (score, other_rows, finished) = (None, Vec::new(), false);
+        return Ok(StepPlan { packed, instance, packed_layout, layout, score, other_rows, finished });
+    }
     let peers = control.peers;
     let mut found: Vec<((u128, Score), Instance, [Layout; 2])> = Vec::new();
     let mut finished = packed.finished;
@@ -282,7 +289,7 @@ fn arrange_step(
     let ((_, score), instance, [packed_layout, layout]) = found.swap_remove(best);
     let others = found.into_iter().filter(|_| machine.is_some());
     let other_rows = others.map(|(_, instance, [_, layout])| (instance, layout)).collect();
-    Ok(StepPlan { packed, instance, packed_layout, layout, score, other_rows, finished })
+    Ok(StepPlan { packed, instance, packed_layout, layout, score: Some(score), other_rows, finished })
 }
 
 /// Placement and layouts made for each other, where the job asks for it and there is anything to place.
@@ -294,14 +301,10 @@ fn refine_steps(
     reserve: Duration,
     control: &mut Control<'_>,
 ) -> Result<(Placement, Vec<StepPlan>), PlanError> {
-    if !job.refines(&placement) {
-        return Ok((placement, planned));
-    }
-    let first = Draft {
-        placement,
-        layouts: planned.iter().map(|step| step.layout.clone()).collect(),
-        scores: planned.iter().map(|step| step.score).collect(),
-    };
+    let scores: Option<Vec<Score>> = planned.iter().map(|step| step.score).collect();
+    let Some(scores) = scores.filter(|_| job.refines(&placement)) else { return Ok((placement, planned)) };
+    let layouts = planned.iter().map(|step| step.layout.clone()).collect();
+    let first = Draft { placement, layouts, scores };
     let instances: Vec<&Instance> = planned.iter().map(|step| &step.instance).collect();
     let unit = score_unit(instances[0]);
     let (limit, peers) = (control.limit, control.peers);
@@ -316,7 +319,7 @@ fn refine_steps(
     let search = Search { instances: &instances, packed, job, tether, peers };
     let (draft, finished) = co_refine(&search, first, &stops, &mut observe)?;
     for ((step, layout), score) in planned.iter_mut().zip(draft.layouts).zip(draft.scores) {
-        (step.layout, step.score) = (layout, score);
+        (step.layout, step.score) = (layout, Some(score));
         step.finished &= finished;
     }
     Ok((draft.placement, planned))

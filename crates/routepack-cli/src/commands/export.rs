@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use routepack::Plan;
 use routepack::formats;
-use routepack::verification::PlanStep;
+use routepack::verification::{PlanStep, check_alone};
 use serde::Serialize;
 
 use super::is_stdout;
@@ -95,6 +95,7 @@ struct Schedule {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_outputs(&[("PLAN", &arguments.plan)], &[("--output", &arguments.output)])?;
     let plan = formats::read_plan(&arguments.plan)?;
+    check_alone(&plan).map_err(|error| Failure::input(arguments.plan.display(), error))?;
     let text = match arguments.to {
         Framework::Verl => {
             write(&plan, steps(&plan, |step| MicroBatches { step: step.step, micro_batches: by_rank(step) }))

@@ -172,6 +172,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// No output replaces an input or another output.
 fn check(arguments: &Arguments, job: &Job) -> Result<(), Failure> {
+    job.check_passes().map_err(|error| Failure::input(arguments.job.display(), error))?;
     let passes: Vec<PathBuf> = match arguments.output.as_deref() {
         Some(output) if !is_stdout(output) => job.passes.keys().map(|pass| pass_path(output, pass)).collect(),
         _ => Vec::new(),
@@ -185,8 +186,15 @@ fn check(arguments: &Arguments, job: &Job) -> Result<(), Failure> {
 
 /// Where the plan of a pass goes; those beside training into files beside the plan's: `plan.log-prob.json`.
 fn pass_path(output: &Path, pass: &str) -> PathBuf {
-    let ending = output.extension().unwrap_or_default().to_string_lossy();
-    if pass == TRAIN { output.to_owned() } else { output.with_extension(format!("{pass}.{ending}")) }
+    if pass == TRAIN {
+        return output.to_owned();
+    }
+    let mut ending = std::ffi::OsString::from(pass);
+    if let Some(of_plan) = output.extension() {
+        ending.push(".");
+        ending.push(of_plan);
+    }
+    output.with_extension(ending)
 }
 
 /// Writes the plan of a pass.
