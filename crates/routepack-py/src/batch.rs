@@ -1,29 +1,35 @@
 //! Recorded samples as arrays.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use routepack::formats;
 use routepack::problem::CostTable;
+use routepack::verification::window_sha256;
 use routepack::{Batch, SampleIds};
 
 use crate::counts::Counts;
 use crate::errors::{of_format, of_problem};
+use crate::work::run;
 
 /// A window of recorded samples; immutable.
 #[pyclass(frozen, module = "routepack._native")]
 pub(crate) struct NativeBatch {
     pub(crate) batch: Arc<Batch>,
-    /// Digest of the window, once a plan was made of it.
-    pub(crate) digest: Arc<OnceLock<String>>,
+    /// Digest of the window when it came, which plans state: hashing takes longer than preparing, and a deadline does not
+    /// wait for it. Absent without counts, where it takes no time.
+    pub(crate) digest: Option<String>,
 }
 
-impl From<Arc<Batch>> for NativeBatch {
-    fn from(batch: Arc<Batch>) -> Self {
-        Self { batch, digest: Arc::default() }
+impl NativeBatch {
+    /// The batch with its digest.
+    pub(crate) fn held(py: Python<'_>, batch: Arc<Batch>) -> PyResult<Self> {
+        let of_counts = batch.expert_counts.is_some().then(|| Arc::clone(&batch));
+        let digest = of_counts.map(|batch| run(py, None, move |_| window_sha256(&batch))).transpose()?;
+        Ok(Self { batch, digest })
     }
 }
 
@@ -40,6 +46,7 @@ impl NativeBatch {
     #[pyo3(signature = (lengths, counts=None, routed_rows=None, loss_tokens=None, ids=None, prompt_ids=None, atomic_groups=None, step=None, cost=None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
+        py: Python<'_>,
         lengths: PyReadonlyArray1<'_, u32>,
         counts: Option<Counts<'_>>,
         routed_rows: Option<PyReadonlyArray1<'_, u32>>,
@@ -67,26 +74,29 @@ impl NativeBatch {
                 values: cost.as_array().iter().copied().collect(),
             }),
         };
-        Ok(Arc::new(batch).into())
+        Self::held(py, Arc::new(batch))
     }
 
     /// Reads a window file.
     #[staticmethod]
-    fn load(path: PathBuf) -> PyResult<Self> {
-        let batch = formats::read_batch(&path).map_err(|error| of_format(&error))?;
-        Ok(Arc::new(batch).into())
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let read = run(py, None, move |_| formats::read_batch(&path).map(Arc::new).map_err(Arc::new))?;
+        Self::held(py, read.map_err(|error| of_format(&error))?)
     }
 
     /// Writes a window file, `.npz`, or `.json` by its name.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let json = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
         let write = if json { formats::write_batch_json } else { formats::write_batch_npz };
-        py.detach(|| write(&path, &self.batch)).map_err(|error| of_format(&error))
+        let batch = Arc::clone(&self.batch);
+        let written = run(py, None, move |_| write(&path, &batch).map_err(Arc::new))?;
+        written.map_err(|error| of_format(&error))
     }
 
     /// Checks the samples against each other, and against the experts a token chooses.
     fn check(&self, py: Python<'_>, top_k: u32) -> PyResult<()> {
-        py.detach(|| self.batch.check(top_k)).map_err(|error| of_problem(&error))
+        let batch = Arc::clone(&self.batch);
+        run(py, None, move |_| batch.check(top_k))?.map_err(|error| of_problem(&error))
     }
 
     fn __len__(&self) -> usize {
@@ -140,8 +150,9 @@ impl NativeBatch {
         }
     }
 
-    /// Digest of the window, as plans state it.
-    fn sha256(&self, py: Python<'_>) -> String {
-        py.detach(|| routepack::verification::window_sha256(&self.batch))
+    /// Digest of the window as it is now.
+    fn sha256(&self, py: Python<'_>) -> PyResult<String> {
+        let batch = Arc::clone(&self.batch);
+        run(py, None, move |_| window_sha256(&batch))
     }
 }

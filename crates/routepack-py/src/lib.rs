@@ -33,8 +33,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(planning::verify_plan, module)?)?;
     module.add_function(wrap_pyfunction!(planning::report_html, module)?)?;
     module.add_function(wrap_pyfunction!(planning::job_from_toml, module)?)?;
-    module.add_function(wrap_pyfunction!(planning::read_text, module)?)?;
-    module.add_function(wrap_pyfunction!(planning::write_text, module)?)?;
+    module.add_function(wrap_pyfunction!(planning::read_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(planning::write_texts, module)?)?;
     module.add_function(wrap_pyfunction!(routes::count, module)?)?;
     module.add_function(wrap_pyfunction!(routes::import_rollouts, module)?)?;
     module.add_function(wrap_pyfunction!(rows::rows, module)?)?;

@@ -1,14 +1,13 @@
 //! A plan being made in a thread.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use routepack::formats;
-use routepack::verification::Status;
-use routepack::{Batch, Control, Job, Placement, Plan, filter, plan_passes, sign};
+use routepack::verification::{Status, check_alone};
+use routepack::{Batch, Control, Job, Placement, Plan, filter, pass_names, plan_passes, sign};
 
 use crate::batch::NativeBatch;
 use crate::errors::{JobError, RoutePackError, VerifyError, of_format, of_plan};
@@ -45,7 +44,7 @@ pub(crate) fn start(
     if let Some(phys2log) = resident {
         job.place.resident = Some(placement(&phys2log, job.topology.ep as usize)?);
     }
-    let digest = Arc::clone(&batch.digest);
+    let digest = batch.digest.clone();
     let batch = Arc::clone(&batch.batch);
     let progress = Arc::new(Mutex::new((String::new(), 0.0)));
     let said = Arc::clone(&progress);
@@ -56,47 +55,46 @@ pub(crate) fn start(
             *said.lock().unwrap_or_else(PoisonError::into_inner) = (text, progress.fraction);
         };
         let left = job.deadline_ms.map(|limit| Duration::from_millis(limit).saturating_sub(begun.elapsed()));
-        let made = make(&batch, &job, left, strict, peers.as_ref(), cancel, &observe).map_err(Arc::new)?;
-        if let Some((_, plan)) = made.first().filter(|(_, plan)| !is_without_routes(plan, &batch)) {
-            digest.get_or_init(|| plan.window_sha256.clone());
-        }
-        Ok(as_json(made))
+        let control = || {
+            let control = Control::new().cancelled_by(cancel).observed_by(|progress| observe(progress));
+            let control = match &peers {
+                Some(peers) => control.among(peers),
+                None => control,
+            };
+            match left {
+                Some(left) => control.within(left),
+                None => control,
+            }
+        };
+        Ok(as_json(make(&batch, &job, strict, digest, &control)?))
     })?;
     Ok(Planning { work, progress })
 }
 
-fn make(
+/// Plans of all passes; without routes where the recorded ones are wrong and that is not to be refused. `digest` is the
+/// batch's, if it is at hand.
+fn make<'c>(
     batch: &Arc<Batch>,
     job: &Job,
-    left: Option<Duration>,
     strict: bool,
-    peers: Option<&PeerProcesses>,
-    cancel: &AtomicBool,
-    observe: &(dyn Fn(&routepack::Progress) + Sync),
+    digest: Option<String>,
+    control: &dyn Fn() -> Control<'c>,
 ) -> Result<Vec<(String, Plan)>, routepack::PlanError> {
-    let control = || {
-        let control = Control::new().cancelled_by(cancel).observed_by(|progress| observe(progress));
-        let control = match peers {
-            Some(peers) => control.among(peers),
-            None => control,
-        };
-        match left {
-            Some(left) => control.within(left),
-            None => control,
-        }
-    };
-    let made = match plan_passes(batch, job, &mut control()) {
+    let mut known = control();
+    if let Some(digest) = digest {
+        known = known.knowing_window_sha256(digest);
+    }
+    match plan_passes(batch, job, &mut known) {
         Err(error) if !strict && batch.expert_counts.is_some() && !error.concerns_job() => {
             let mut made = plan_passes(&Arc::new(without_routes(batch)), job, &mut control())?;
             for (_, plan) in &mut made {
                 plan.status = Status::Fallback(format!("planned without routes: {error}"));
             }
             sign(&mut made);
-            made
+            Ok(made)
         }
-        made => made?,
-    };
-    Ok(made)
+        made => made,
+    }
 }
 
 fn as_json(plans: Vec<(String, Plan)>) -> Arc<Vec<(String, String)>> {
@@ -207,7 +205,7 @@ pub(crate) fn filter_plans(
         parsed.push((pass, formats::parse_plan(json.as_bytes(), "plan").map_err(|error| of_format(&error))?));
     }
     let Some((_, train)) = parsed.first() else { return Ok(Vec::new()) };
-    let digest = batch.digest.get().filter(|_| !is_without_routes(train, &batch.batch)).cloned();
+    let digest = batch.digest.clone().filter(|_| !is_without_routes(train, &batch.batch));
     let batch = planned_on(train, batch);
     let filtered: Outcome = run(py, None, move |_| {
         let filtered: Result<Vec<_>, _> = parsed
@@ -242,15 +240,19 @@ pub(crate) fn job_from_toml(path: PathBuf) -> PyResult<String> {
     serde_json::to_string(&job).map_err(|error| RoutePackError::new_err(error.to_string()))
 }
 
-/// The text of a plan file, checked to be one.
+/// The text of a plan file, checked for its form and digest, and the names of the passes beside it.
 #[pyfunction]
-pub(crate) fn read_text(path: PathBuf) -> PyResult<String> {
+pub(crate) fn read_plan(path: PathBuf) -> PyResult<(String, Vec<String>)> {
     let plan = formats::read_plan(&path).map_err(|error| of_format(&error))?;
-    Ok(formats::plan_json(&plan))
+    let names = check_alone(&plan).and_then(|()| pass_names(&plan));
+    let names = names.map_err(|error| VerifyError::new_err(format!("{}: {error}", path.display())))?;
+    Ok((formats::plan_json(&plan), names))
 }
 
-/// Writes a file whole or not at all.
+/// Writes files, each whole or not at all; none if one of them cannot be written.
 #[pyfunction]
-pub(crate) fn write_text(path: PathBuf, text: &str) -> PyResult<()> {
-    formats::write_atomically(&path, text.as_bytes()).map_err(|error| of_format(&error))
+pub(crate) fn write_texts(files: Vec<(PathBuf, String)>) -> PyResult<()> {
+    let checked = files.iter().try_for_each(|(path, _)| formats::check_writable(path));
+    let write = |(path, text): &(PathBuf, String)| formats::write_atomically(path, text.as_bytes());
+    checked.and_then(|()| files.iter().try_for_each(write)).map_err(|error| of_format(&error))
 }

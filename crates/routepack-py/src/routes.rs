@@ -81,5 +81,5 @@ pub(crate) fn import_rollouts(
     let (batch, summary) = imported.map_err(|error| of_import(&error))?;
     let summary =
         serde_json::to_string(&summary).map_err(|error| RoutePackError::new_err(error.to_string()))?;
-    Ok((batch.into(), summary))
+    Ok((NativeBatch::held(py, batch)?, summary))
 }

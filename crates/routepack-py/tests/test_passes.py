@@ -11,7 +11,7 @@ import pytest
 
 import routepack as rp
 
-from test_package import JOB, window
+from samples import JOB, window
 
 PASSES = {**JOB, "passes": {"log-prob": {"capacity": 512, "steps": "together"}, "reference": {"capacity": 384}}}
 
@@ -79,6 +79,24 @@ def test_late_filters_reach_every_pass(batch: rp.Batch, plan: rp.Plan) -> None:
 def test_a_deadline_is_one_for_all_passes(batch: rp.Batch) -> None:
     plan = rp.start(batch, PASSES, deadline_ms=200).result()
     assert plan.verify(batch) and set(plan.passes) == {"log-prob", "reference"}
+
+
+@pytest.mark.parametrize("name", ["a/b", "../../x", "", ".", "train", "Train", "a b", "é", "a.b", "x" * 65, "a\0"])
+def test_a_pass_is_named_as_a_file_can_be(batch: rp.Batch, name: str) -> None:
+    with pytest.raises(rp.JobError, match="passes.* expected 1 to 64 letters, digits, - and _, other than train"):
+        rp.plan(batch, {**JOB, "passes": {name: {"capacity": 512}}})
+    with pytest.raises(rp.JobError, match="passes.* expected names that differ"):
+        rp.plan(batch, {**JOB, "passes": {"log-prob": {"capacity": 512}, "Log-prob": {"capacity": 512}}})
+
+
+def test_no_file_of_several_is_written_if_one_cannot_be(plan: rp.Plan, tmp_path: Path) -> None:
+    for output in [tmp_path, tmp_path / "none" / "plan.json"]:
+        with pytest.raises(rp.FileError, match="cannot write"):
+            plan.save(output)
+    (tmp_path / "plan.reference.json").mkdir()
+    with pytest.raises(rp.FileError, match="plan.reference.json: cannot write: it is a folder"):
+        plan.save(tmp_path / "plan.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.reference.json"]
 
 
 def test_a_wrong_pass_is_refused(batch: rp.Batch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import routepack as rp
 
-from test_package import JOB, window
+from samples import JOB, window
 
 HERE = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not HERE, reason="Ray is not installed")

@@ -1,14 +1,39 @@
-"""Arrays as the native module takes them: values are checked, never wrapped or rounded."""
+"""Arguments as the native module takes them: values are checked, never wrapped, rounded or guessed."""
 
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ._native import JobError, RoutePackError, WindowError
+from ._native import FileError, JobError, RoutePackError, WindowError
+
+Error = type[RoutePackError]
+
+MOST = (1 << 63) - 1
+
+
+def shown(value: Any) -> str:
+    """A value as it appears in messages."""
+    return one_line(repr(value))
+
+
+def one_line(said: str) -> str:
+    """One line, not too long."""
+    line = " ".join(said.split())
+    return line if len(line) <= 200 else line[:199] + "…"
+
+
+def array_of(name: str, values: Any, error: Error) -> npt.NDArray[Any]:
+    """The values as an array, without a copy where they are one that may be read in place."""
+    try:
+        return np.require(np.asarray(values), requirements="A")
+    except (TypeError, ValueError, RuntimeError, OverflowError) as reason:
+        # Lists of different lengths, tensors that are elsewhere or need a gradient.
+        raise error(f"{name}: no array: {one_line(str(reason))}") from None
 
 
 def integers(
@@ -16,10 +41,10 @@ def integers(
     values: Any,
     dtype: npt.DTypeLike,
     axes: tuple[str, ...] = ("samples",),
-    error: type[RoutePackError] = WindowError,
+    error: Error = WindowError,
 ) -> npt.NDArray[Any]:
     """A contiguous array of this integer type with these axes."""
-    array = np.asarray(values)
+    array = array_of(name, values, error)
     if array.ndim != len(axes):
         raise error(f"{name}: shape {list(array.shape)}, expected [{', '.join(axes)}]")
     if array.size == 0:
@@ -40,25 +65,68 @@ def optional(name: str, values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any] |
     return None if values is None else integers(name, values, dtype)
 
 
-MOST = (1 << 63) - 1
-
-
-def number(name: str, value: Any, least: int, most: int, error: type[RoutePackError]) -> int:
+def number(name: str, value: Any, least: int, most: int, error: Error) -> int:
     """A whole number within its limits."""
     try:
         whole = operator.index(value)
-    except TypeError:
-        raise error(f"{name} = {value!r}: expected a whole number") from None
+    except (TypeError, ValueError, RuntimeError):
+        raise error(f"{name} = {shown(value)}: expected a whole number") from None
     if not least <= whole <= most:
         raise error(f"{name} = {whole}: expected {least} to {most}")
     return whole
 
 
-def optional_number(name: str, value: Any, least: int = 0, most: int = MOST) -> int | None:
-    """The same of a job, or None."""
-    return None if value is None else number(name, value, least, most, JobError)
+def optional_number(
+    name: str, value: Any, least: int = 0, most: int = MOST, error: Error = JobError
+) -> int | None:
+    """The same, or None."""
+    return None if value is None else number(name, value, least, most, error)
 
 
 def thread_count(threads: Any) -> int | None:
     """Threads, or None for all processors."""
     return optional_number("threads", threads, 1, 1024)
+
+
+def flag(name: str, value: Any, error: Error) -> bool:
+    """True or False, and nothing that counts as one of them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise error(f"{name} = {shown(value)}: expected True or False")
+    return bool(value)
+
+
+def text(name: str, value: Any, error: Error) -> str:
+    """A text that UTF-8 can hold."""
+    if not isinstance(value, str):
+        raise error(f"{name} = {shown(value)}: expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as reason:
+        raise error(f"{name} = {shown(value)}: {reason.reason}") from None
+    return value
+
+
+def several(name: str, values: Any, error: Error) -> list[Any]:
+    """The values of anything that can be gone through; one text is one value, not its letters."""
+    if isinstance(values, (str, bytes)):
+        raise error(f"{name} = {shown(values)}: expected several, in a list")
+    try:
+        return list(values)
+    except TypeError:
+        raise error(f"{name} = {shown(values)}: expected several, in a list") from None
+
+
+def whole_numbers(name: str, values: Any, error: Error) -> list[int]:
+    """Whole numbers in the order they come."""
+    return [
+        number(f"{name}[{place}]", value, -MOST - 1, MOST, error)
+        for place, value in enumerate(several(name, values, error))
+    ]
+
+
+def file_name(path: Any) -> str:
+    """The path of a file as a text."""
+    try:
+        return os.fsdecode(os.fsencode(path))
+    except (TypeError, ValueError):
+        raise FileError(f"{shown(path)}: expected the path of a file") from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from typing import Any, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays import integers, number, optional
+from ._arrays import array_of, file_name, integers, number, optional, several, text
 from ._native import NativeBatch, WindowError
 
 
@@ -68,15 +69,15 @@ class Batch:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Batch:
         """Reads a window, ``.npz`` or ``.json``."""
-        return cls._wrap(NativeBatch.load(path))
+        return cls._wrap(NativeBatch.load(file_name(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a window, ``.npz`` or ``.json`` by its name; the file is whole or not there."""
-        self._native.save(path)
+        self._native.save(file_name(path))
 
     def check(self, top_k: int) -> None:
         """Checks the arrays against each other: every layer's counts of a sample sum to ``top_k`` times its rows."""
-        self._native.check(top_k)
+        self._native.check(number("top_k", top_k, 0, 0xFFFFFFFF, WindowError))
 
     def indices(self, ids: Iterable[int] | Iterable[str]) -> list[int]:
         """Indices in input order of samples by id; ids are indices where the batch has none.
@@ -87,8 +88,8 @@ class Batch:
         if self._places is None:
             held: Iterable[int | str] | None = self._native.ids()
             self._places = {id_: place for place, id_ in enumerate(range(len(self)) if held is None else held)}
-        wanted: list[int | str] = list(ids)
-        if unknown := [id_ for id_ in wanted if id_ not in self._places]:
+        wanted = several("ids", ids, WindowError)
+        if unknown := [id_ for id_ in wanted if not isinstance(id_, (str, numbers.Integral)) or id_ not in self._places]:
             raise WindowError(f"ids: no samples {unknown[:10]}")
         return [self._places[id_] for id_ in wanted]
 
@@ -111,6 +112,13 @@ class Batch:
         return (_from_arrays, (self.arrays(),))
 
 
+def native_of(batch: Any) -> NativeBatch:
+    """What the native module works on."""
+    if not isinstance(batch, Batch):
+        raise WindowError(f"batch: {type(batch).__name__}, expected a routepack.Batch")
+    return batch._native
+
+
 def _from_arrays(arrays: dict[str, Any]) -> Batch:
     return Batch(**arrays)
 
@@ -118,11 +126,15 @@ def _from_arrays(arrays: dict[str, Any]) -> Batch:
 def _ids(ids: Any) -> list[Any] | None:
     if ids is None:
         return None
-    held = list(ids)
-    if not all(isinstance(id_, str) for id_ in held):
+    held = several("ids", ids, WindowError)
+    if held and all(isinstance(id_, str) for id_ in held):
+        held = [text(f"ids[{place}]", id_, WindowError) for place, id_ in enumerate(held)]
+    else:
         held = [number(f"ids[{place}]", id_, -(1 << 63), (1 << 63) - 1, WindowError) for place, id_ in enumerate(held)]
-    if len(set(held)) != len(held):
-        raise WindowError("ids: some id occurs twice")
+    places: dict[Any, int] = {}
+    for place, id_ in enumerate(held):
+        if (before := places.setdefault(id_, place)) != place:
+            raise WindowError(f"ids[{place}] = {id_!r}: expected ids that occur once, sample {before} has it too")
     return held
 
 
@@ -130,12 +142,13 @@ def _counts(counts: Any) -> Any:
     if counts is None:
         return None
     if isinstance(counts, (list, tuple)):
-        each = [_unsigned(f"counts of sample {index}", np.asarray(one)) for index, one in enumerate(counts)]
-        for index, one in enumerate(each):
+        names = [f"counts of sample {index}" for index in range(len(counts))]
+        each = [_unsigned(name, array_of(name, one, WindowError)) for name, one in zip(names, counts)]
+        for name, one in zip(names, each):
             if one.ndim != 2:
-                raise WindowError(f"counts of sample {index}: shape {list(one.shape)}, expected [layers, experts]")
+                raise WindowError(f"{name}: shape {list(one.shape)}, expected [layers, experts]")
         return [_read_only(one) for one in each]
-    return _read_only(_unsigned("counts", np.asarray(counts)))
+    return _read_only(_unsigned("counts", array_of("counts", counts, WindowError)))
 
 
 def _unsigned(name: str, counts: npt.NDArray[Any]) -> npt.NDArray[Any]:

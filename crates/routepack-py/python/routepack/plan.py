@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-import operator
 import os
-from pathlib import Path
 from typing import Any, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays import number
-from ._native import JobError, VerifyError, WindowError, filter_plans, read_text, report_html, verify_plan, write_text
-from .batch import Batch
+from ._arrays import MOST, file_name, number, one_line, text, whole_numbers
+from ._native import (
+    FileError,
+    JobError,
+    VerifyError,
+    WindowError,
+    filter_plans,
+    read_plan,
+    report_html,
+    verify_plan,
+    write_texts,
+)
+from .batch import Batch, native_of
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -37,8 +45,11 @@ class Plan:
         self._text = text
         self._passes = dict(passes or {})
         self._batch = batch
-        self._plan: dict[str, Any] = json.loads(text)
-        self._of_step: dict[int, dict[str, Any]] = {step["step"]: step for step in self._plan["steps"]}
+        try:
+            self._plan: dict[str, Any] = json.loads(text)
+            self._of_step: dict[int, dict[str, Any]] = {step["step"]: step for step in self._plan["steps"]}
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(f"plan: no plan: {type(error).__name__}: {one_line(str(error))}") from None
 
     @classmethod
     def _of_passes(cls, plans: list[tuple[str, str]], batch: Batch | None) -> Plan:
@@ -51,18 +62,18 @@ class Plan:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """Reads a plan file, and those of its other passes beside it. Nothing in it is believed before ``verify``."""
-        text = read_text(path)
-        names = json.loads(text)["options"].get("passes", {})
-        return cls(text, {name: cls(read_text(_path_of_pass(path, name))) for name in names})
+        path = file_name(path)
+        text, names = read_plan(path)
+        return cls(text, {name: cls(read_plan(_path_of_pass(path, name))[0]) for name in names})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan file that ``routepack verify`` and ``routepack report`` read.
 
         Every other pass has a file of its own beside it: ``plan.log-prob.json`` beside ``plan.json``.
         """
-        for name, plan in self._passes.items():
-            plan.save(_path_of_pass(path, name))
-        write_text(path, self._text)
+        path = file_name(path)
+        passes = [(_path_of_pass(path, name), plan._text) for name, plan in self._passes.items()]
+        write_texts([*passes, (path, self._text)])
 
     @property
     def passes(self) -> dict[str, Plan]:
@@ -70,7 +81,7 @@ class Plan:
         return dict(self._passes)
 
     def _pass(self, name: str) -> Plan:
-        if name == TRAIN:
+        if text("pass_", name, WindowError) == TRAIN:
             return self
         if name not in self._passes:
             raise WindowError(f"pass_ = {name!r}: the plan has passes {[TRAIN, *self._passes]}")
@@ -84,6 +95,7 @@ class Plan:
     def _of(self, step: int | None) -> dict[str, Any]:
         if step is None and len(self._of_step) == 1:
             return next(iter(self._of_step.values()))
+        step = step if step is None else number("step", step, -MOST - 1, MOST, WindowError)
         if step is None or step not in self._of_step:
             raise WindowError(f"step = {step}: the plan has steps {self.steps}; choose one")
         return self._of_step[step]
@@ -95,8 +107,7 @@ class Plan:
     def micro_batches(self, step: int | None = None, dp_rank: int = 0, pass_: str = TRAIN) -> list[Int32]:
         """The micro-batches of a DP rank in the order they run: indices of samples in input order, int32."""
         grid = self._pass(pass_)._of(step)["cells"]
-        if not 0 <= dp_rank < len(grid[0]):
-            raise WindowError(f"dp_rank = {dp_rank}: expected 0 to {len(grid[0]) - 1}")
+        dp_rank = number("dp_rank", dp_rank, 0, len(grid[0]) - 1, WindowError)
         return [np.asarray(row[dp_rank], dtype=np.int32) for row in grid]
 
     def dummies(self, step: int | None = None, pass_: str = TRAIN) -> Int32:
@@ -126,7 +137,7 @@ class Plan:
 
     def tokens(self, step: int | None = None, kind: str = "padded", pass_: str = TRAIN) -> Int64:
         """Tokens of every cell ``[rows, dp]``: ``raw``, ``padded`` (what the trainer runs), or ``routed``."""
-        if kind not in ("raw", "padded", "routed", "samples"):
+        if text("kind", kind, WindowError) not in ("raw", "padded", "routed", "samples"):
             raise WindowError(f"kind = {kind!r}: expected raw, padded, routed or samples")
         return np.asarray(self._pass(pass_)._of(step)["tokens"][kind], dtype=np.int64)
 
@@ -198,17 +209,18 @@ class Plan:
         Raises:
             WindowError: a sample is not in the plan, or a step would lose its last one.
         """
-        batch = batch or self._batch
+        batch = self._batch if batch is None else batch
         if batch is None:
             raise WindowError("batch: a plan that was loaded or unpickled needs the samples to drop some")
+        native = native_of(batch)
         if (ids is None) == (indices is None):
             raise WindowError("drop: give ids or indices")
         dummy_length = number("dummy_length", dummy_length, 1, 0xFFFFFFFF, JobError)
-        chosen = batch.indices(ids) if ids is not None else [operator.index(index) for index in (() if indices is None else indices)]
+        chosen = whole_numbers("indices", indices, WindowError) if ids is None else batch.indices(ids)
         present = {index for step in self._plan["steps"] for row in step["cells"] for cell in row for index in cell}
         if missing := sorted(set(chosen) - present):
             raise WindowError(f"samples {missing[:10]} are not in the plan")
-        filtered = filter_plans(self._texts(), batch._native, sorted(set(chosen)), dummy_length)
+        filtered = filter_plans(self._texts(), native, sorted(set(chosen)), dummy_length)
         return Plan._of_passes(filtered, batch)
 
     def verify(self, batch: Batch) -> dict[str, str]:
@@ -217,8 +229,9 @@ class Plan:
         Raises:
             VerifyError: a claim is refused.
         """
-        claims = dict(verify_plan(self._text, batch._native))
-        digests = self._plan["options"].get("passes", {})
+        claims = dict(verify_plan(self._text, native_of(batch)))
+        options = self._plan["options"]
+        digests = options.get("passes", {}) if isinstance(options, dict) else {}
         if digests != {name: plan.sha256 for name, plan in self._passes.items()}:
             raise VerifyError(f"options.passes: the plan names {digests}, other passes are there")
         for name, plan in self._passes.items():
@@ -235,7 +248,7 @@ class Plan:
         Raises:
             VerifyError: a claim is refused.
         """
-        write_text(path, report_html(self._pass(pass_)._text, batch._native))
+        write_texts([(file_name(path), report_html(self._pass(pass_)._text, native_of(batch)))])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self._text == other._text and self._passes == other._passes
@@ -255,5 +268,6 @@ def _same(one: Int32 | None, other: Int32 | None) -> bool:
     return one is other if one is None or other is None else np.array_equal(one, other)
 
 
-def _path_of_pass(path: str | os.PathLike[str], name: str) -> Path:
-    return Path(path).with_suffix(f".{name}{Path(path).suffix}")
+def _path_of_pass(path: str, name: str) -> str:
+    stem, ending = os.path.splitext(path)
+    return f"{stem}.{name}{ending}"

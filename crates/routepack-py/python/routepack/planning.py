@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import inspect
 import logging
 import os
 import time
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ._arrays import integers, optional_number, thread_count
-from ._native import JobError, job_from_toml
+from ._arrays import flag, integers, optional_number, shown, thread_count
+from ._native import JobError
 from ._native import Planning as NativePlanning
 from ._native import start as native_start
-from .batch import Batch
+from .batch import Batch, native_of
+from .job import Job, job_text
 from .plan import Plan
 
 log = logging.getLogger("routepack")
 
-Job = Mapping[str, Any]
-
 Peers = tuple[int, int, Callable[[bytes], list[bytes]]]
 """Rank, number of processes, and the exchange of bytes among them: see ``routepack.ray``."""
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class Planning:
@@ -43,7 +45,7 @@ class Planning:
             JobError, WindowError: there is no plan.
         """
         if self._plan is None:
-            plans = self._native.result(timeout)
+            plans = self._native.result(_seconds(timeout))
             self._plan = Plan._of_passes(plans, self._batch)
             log.info("%r after %.3f s", self._plan, time.perf_counter() - self._begun)
         return self._plan
@@ -86,32 +88,41 @@ def start(
     Raises:
         JobError: the job has an unknown or wrong field.
     """
+    native = native_of(batch)
     held = None if resident is None else integers("resident", resident, np.uint32, ("layers", "experts"), JobError)
     slots = None if held is None else held.tolist()
     deadline_ms = optional_number("deadline_ms", deadline_ms)
     threads = thread_count(threads)
-    native = native_start(batch._native, job_text(job), slots, deadline_ms, threads, strict, _peers)
+    strict = flag("strict", strict, JobError)
+    begun = native_start(native, job_text(job), slots, deadline_ms, threads, strict, _peers)
     log.debug("planning %r, deadline %s ms", batch, deadline_ms)
-    return Planning(native, batch)
+    return Planning(begun, batch)
 
 
-def job_text(job: Job | str | os.PathLike[str]) -> str:
-    """A job as JSON."""
-    if isinstance(job, (str, os.PathLike)):
-        return job_from_toml(job)
+def _with_arguments_of(
+    other: Callable[Arguments, object],
+) -> Callable[[Callable[..., Result]], Callable[Arguments, Result]]:
+    """Declares that a function takes the arguments of another one: for type checkers, ``help`` and editors."""
+
+    def declare(function: Callable[..., Result]) -> Callable[Arguments, Result]:
+        own = inspect.signature(function)
+        signature = inspect.signature(other).replace(return_annotation=own.return_annotation)
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        return function
+
+    return declare
+
+
+@_with_arguments_of(start)
+def plan(*arguments: Any, **options: Any) -> Plan:
+    """``start`` and ``result`` in one: the arguments of ``start``."""
+    return start(*arguments, **options).result()
+
+
+def _seconds(timeout: Any) -> float | None:
+    if timeout is None:
+        return None
     try:
-        return json.dumps(job)
-    except TypeError as error:
-        raise JobError(f"job: {error}") from None
-
-
-def plan(
-    batch: Batch,
-    job: Job | str | os.PathLike[str],
-    resident: npt.ArrayLike | None = None,
-    deadline_ms: int | None = None,
-    threads: int | None = None,
-    strict: bool = True,
-) -> Plan:
-    """``start`` and ``result`` in one."""
-    return start(batch, job, resident, deadline_ms, threads, strict).result()
+        return float(timeout)
+    except (TypeError, ValueError):
+        raise JobError(f"timeout = {shown(timeout)}: expected seconds") from None

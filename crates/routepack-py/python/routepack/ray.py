@@ -18,11 +18,13 @@ from typing import Any, Iterable, Sequence, cast
 import numpy as np
 import numpy.typing as npt
 
+from ._arrays import file_name, number, text, whole_numbers
 from ._missing import needed
-from ._native import JobError, RoutePackError, read_lengths, write_text
-from .batch import Batch
+from ._native import FileError, JobError, RoutePackError, read_lengths, write_texts
+from .batch import Batch, native_of
+from .job import Job, job_text
 from .plan import Plan
-from .planning import Job, job_text, start
+from .planning import start
 from .rows import check, rows
 
 ray = needed("ray", by="routepack.ray")
@@ -86,11 +88,11 @@ def plan(
     Raises:
         JobError: a deadline is set, or the job is wrong.
     """
-    data = json.loads(job_text(job))
+    native_of(batch)
+    data = _tables(job)
     if data.pop("deadline_ms", None) is not None:
         raise JobError("deadline_ms: actors have no common clock; set budgets of counts instead")
-    if workers < 1:
-        raise JobError(f"workers = {workers}: expected at least 1")
+    workers = number("workers", workers, 1, 1 << 16, JobError)
     table = cast(Any, _Table).options(max_concurrency=workers + 1).remote(workers)
     actors = [cast(Any, _Worker).remote() for _ in range(workers)]
     held = ray.put(batch)
@@ -117,14 +119,24 @@ def plan_best(
     threads: int | None = None,
 ) -> Plan:
     """The best of one plan a seed, by exact score summed over the steps; the first seed's among equals."""
-    data, held = json.loads(job_text(job)), ray.put(batch)
-    waiting = [
-        _plan_seed.remote(held, {**data, "seed": seed}, resident, deadline_ms, threads) for seed in seeds
-    ]
-    if not waiting:
+    native_of(batch)
+    data, chosen = _tables(job), whole_numbers("seeds", seeds, JobError)
+    if not chosen:
         raise JobError("seeds: none")
+    held = ray.put(batch)
+    waiting = [
+        _plan_seed.remote(held, {**data, "seed": seed}, resident, deadline_ms, threads) for seed in chosen
+    ]
     best = min(_gather(waiting), key=_score)
     return Plan._of_passes(best._texts(), batch)
+
+
+def _tables(job: Job | str | os.PathLike[str]) -> dict[str, Any]:
+    """A job as a mapping that may be changed."""
+    data = json.loads(job_text(job))
+    if not isinstance(data, dict):
+        raise JobError(f"job: {type(data).__name__}, expected a mapping or the path of a job file")
+    return data
 
 
 @ray.remote
@@ -176,8 +188,16 @@ def certify(
         options: those of ``routepack.rows``.
     """
     form = form or ("bins" if capacity is None else "lines")
-    files = sorted(path for path in Path(folder).glob(pattern) if path.is_file())
-    Path(output).mkdir(parents=True, exist_ok=True)
+    source, target = Path(file_name(folder)), Path(file_name(output))
+    if not source.is_dir():
+        raise FileError(f"{source}: no folder")
+    try:
+        files = sorted(path for path in source.glob(text("pattern", pattern, JobError)) if path.is_file())
+        target.mkdir(parents=True, exist_ok=True)
+    except (NotImplementedError, ValueError) as error:
+        raise JobError(f"pattern = {pattern!r}: {error}") from None
+    except OSError as error:
+        raise FileError(f"{target}: cannot make the folder: {error.strerror}") from None
     table: list[Certified] = []
     waiting: list[tuple[Path, npt.NDArray[np.uint64], Any]] = []
     for file in files:
@@ -195,8 +215,8 @@ def certify(
         except RoutePackError as error:
             table.append(Certified(file, str(error)))
             continue
-        path = Path(output) / f"{file.name}.cert"
-        write_text(path, certificate)
+        path = target / f"{file.name}.cert"
+        write_texts([(path, certificate)])
         figures = (checked.samples, checked.rows, checked.rows_bound, checked.cells, checked.cells_bound)
         table.append(Certified(file, None, *figures, path))
     return sorted(table, key=lambda certified: certified.file)

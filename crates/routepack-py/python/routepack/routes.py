@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._arrays import array_of, file_name, integers, number, optional_number, text, whole_numbers
 from ._native import RoutesError
-from ._arrays import number
 from .batch import Batch
 
 
@@ -31,7 +31,7 @@ def count(
         ids: expert ids of one sample, ``[rows, layers, k]``, any integer type (NumPy, or a CPU tensor); rows of −1 are
             missing and not counted.
         num_experts: experts E per layer.
-        mask: rows to count ``[rows]``; all by default.
+        mask: rows to count ``[rows]``, booleans or 0 and 1; all by default.
 
     Returns:
         counts ``[layers, E]`` (uint32), and how many rows were counted.
@@ -39,15 +39,25 @@ def count(
     Raises:
         RoutesError: an id repeats in a row or is no expert, or the type cannot hold E ids; names row, layer and value.
     """
-    array = np.ascontiguousarray(np.asarray(ids))
+    array = np.ascontiguousarray(array_of("ids", ids, RoutesError))
     if array.dtype.kind not in "iu":
         raise RoutesError(f"ids: dtype {array.dtype}, expected an integer type")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    chosen = None if mask is None else np.ascontiguousarray(mask, dtype=np.bool_)
-    if chosen is not None and chosen.shape != array.shape[:1]:
-        raise RoutesError(f"mask: shape {list(chosen.shape)}, expected {list(array.shape[:1])}, the rows of ids")
+    chosen = None if mask is None else _mask(mask, list(array.shape[:1]))
     return _native.count(array, number("num_experts", num_experts, 0, 0xFFFFFFFF, RoutesError), chosen)
+
+
+def _mask(mask: Any, shape: list[int]) -> npt.NDArray[np.bool_]:
+    chosen = array_of("mask", mask, RoutesError)
+    if list(chosen.shape) != shape:
+        raise RoutesError(f"mask: shape {list(chosen.shape)}, expected {shape}, the rows of ids")
+    if chosen.dtype != np.bool_ and chosen.size:
+        # Indices of rows, say, would all count as true.
+        if (wrong := np.argwhere(~np.isin(chosen, [0, 1]))).size:
+            row = int(wrong[0][0])
+            raise RoutesError(f"mask[{row}] = {chosen[row]}: expected 0 or 1")
+    return np.ascontiguousarray(chosen, dtype=np.bool_)
 
 
 def import_rollouts(
@@ -78,14 +88,17 @@ def import_rollouts(
     """
     options: dict[str, Any] = {
         "num_experts": number("num_experts", num_experts, 0, 0xFFFFFFFF, RoutesError),
-        "top_k": None if top_k is None else number("top_k", top_k, 0, 0xFFFFFFFF, RoutesError),
-        "num_layers": None if num_layers is None else number("num_layers", num_layers, 0, 0xFFFFFFFF, RoutesError),
-        "missing": missing,
-        "lengths": None if lengths is None else np.asarray(lengths).tolist(),
+        "top_k": optional_number("top_k", top_k, 0, 0xFFFFFFFF, RoutesError),
+        "num_layers": optional_number("num_layers", num_layers, 0, 0xFFFFFFFF, RoutesError),
+        "missing": text("missing", missing, RoutesError),
     }
     if layers is not None:
-        options["layers"] = layers if isinstance(layers, str) else {"all": [int(layer) for layer in layers]}
+        options["layers"] = layers if isinstance(layers, str) else {"all": whole_numbers("layers", layers, RoutesError)}
+    if lengths is not None:
+        options["lengths"] = integers("lengths", lengths, np.uint32, error=RoutesError).tolist()
     if phys2log is not None:
-        options["ids"] = {"physical": np.asarray(phys2log).tolist()}
-    batch, summary = _native.import_rollouts(path, form, json.dumps(options))
+        slots = integers("phys2log", phys2log, np.uint32, ("layers", "slots"), RoutesError)
+        options["ids"] = {"physical": slots.tolist()}
+    form = text("form", form, RoutesError)
+    batch, summary = _native.import_rollouts(file_name(path), form, json.dumps(options))
     return Imported(Batch._wrap(batch), json.loads(summary))

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._arrays import MOST, integers, number, optional_number, thread_count
-from ._native import JobError
+from ._arrays import MOST, flag, integers, number, optional_number, text, thread_count
+from ._native import JobError, VerifyError
 
 Int32 = npt.NDArray[np.int32]
 
@@ -33,7 +33,7 @@ class Rows:
     """Whether the search ended by itself."""
     certificate: str = field(repr=False)
     """Packing and proof, for ``check``."""
-    bins: list[Int32] = field(repr=False)
+    bins: list[Int32] = field(repr=False, compare=False)
     """The packing: sample indices of every cell."""
 
     @property
@@ -90,7 +90,7 @@ def rows(
         number("rows_multiple", rows_multiple, 1, MOST, JobError),
         optional_number("max_samples", max_samples, 1, 0xFFFFFFFF),
         number("pad_multiple", pad_multiple, 1, MOST, JobError),
-        prove_cells,
+        flag("prove_cells", prove_cells, JobError),
         optional_number("deadline_ms", deadline_ms),
         number("seed", seed, 0, MOST, JobError),
         thread_count(threads),
@@ -99,18 +99,49 @@ def rows(
     return Rows(**answer)
 
 
-def check(certificate: str, lengths: npt.ArrayLike, pad_multiple: int = 1) -> Checked:
-    """Checks a certificate against lengths; no solver is involved.
+def check(
+    certificate: str,
+    lengths: npt.ArrayLike,
+    pad_multiple: int = 1,
+    *,
+    capacity: int | None = None,
+    dp: int | None = None,
+    rows_multiple: int | None = None,
+    max_samples: int | None = None,
+) -> Checked:
+    """Checks a certificate; no solver is involved.
 
-    The certificate states capacity and DP size: compare them with yours.
+    Asserts that samples of these lengths, padded to ``pad_multiple``, need at least ``cells_bound`` cells and
+    ``rows_bound`` rows, and fit into ``cells`` and ``rows``, under the rules that the certificate states. Its rules are
+    those of the answer; a rule given here must be the same, else the certificate answers another question.
+
+    Args:
+        capacity: tokens of a cell, in the multiple of a cell if there is one: ⌊capacity / multiple⌋ · multiple.
+        dp: cells of a row.
+        rows_multiple: the number of rows is a multiple of this.
+        max_samples: at most this many samples in a cell.
 
     Raises:
-        VerifyError: it does not prove what it claims, or is one of other lengths.
+        VerifyError: it does not prove what it claims, or is one of other lengths or other rules.
     """
     multiple = number("pad_multiple", pad_multiple, 1, MOST, JobError)
-    return Checked(**_native.check(certificate, integers("lengths", lengths, np.uint64), multiple))
+    expected = {
+        "capacity": optional_number("capacity", capacity, 1),
+        "dp": optional_number("dp", dp, 1),
+        "rows_multiple": optional_number("rows_multiple", rows_multiple, 1),
+        "max_samples": optional_number("max_samples", max_samples, 1),
+    }
+    sizes = integers("lengths", lengths, np.uint64)
+    checked = Checked(**_native.check(text("certificate", certificate, VerifyError), sizes, multiple))
+    for name, value in expected.items():
+        if value is not None and getattr(checked, name) != value:
+            raise VerifyError(f"{name} = {value}: the certificate is one for {name} = {getattr(checked, name)}")
+    return checked
 
 
 def pack(lengths: npt.ArrayLike, capacity: int, **options: Any) -> list[Int32]:
-    """Sample indices in as few bins of ``capacity`` tokens as can be found; options as those of ``rows``."""
-    return rows(lengths, capacity, 1, prove_cells=options.pop("prove_cells", True), **options).bins
+    """Sample indices in as few bins of ``capacity`` tokens as can be found.
+
+    Options are the keywords of ``rows``, but that the fewest bins are to be proved unless ``prove_cells=False``.
+    """
+    return rows(lengths, capacity, **{"prove_cells": True, **options}).bins

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Sequence
 
-import numpy as np
+import numpy.typing as npt
 
+from .._arrays import array_of, number
+from .._native import JobError, WindowError
 from ..batch import Batch
 from ..planning import plan
 
@@ -19,7 +22,7 @@ Grid = list[list[list[int]]]
 
 
 def grid(
-    lengths: Sequence[int],
+    lengths: npt.ArrayLike,
     capacity: int,
     ranks: int = 1,
     *,
@@ -46,7 +49,7 @@ def grid(
         job["packing"]["max_samples"] = max_samples
     if linear:
         job["cost"] = {"kinds": [{"name": "length", "alpha": 1, "beta": 0}]}
-    batch = Batch(np.asarray(lengths), atomic_groups=atomic_groups)
+    batch = Batch(lengths, atomic_groups=atomic_groups)
     made = plan(batch, job)
     if rows is None and made.num_rows() < min_rows:
         job["packing"]["rows"] = -(-min_rows // rows_multiple) * rows_multiple
@@ -55,8 +58,17 @@ def grid(
     return [[column[row].tolist() for column in columns] for row in range(made.num_rows())]
 
 
+def at_least_one(name: str, value: int | None) -> int:
+    """A number that may be absent or 0, which stand for 1."""
+    return 1 if value is None else max(number(name, value, 0, MOST, JobError), 1)
+
+
 def scaled(values: Sequence[int]) -> tuple[list[int], int]:
     """Values as lengths whose total fits a capacity, and that total; proportions are kept to a millionth."""
-    unit = -(-(sum(values) + len(values)) // (MOST - len(values)))
-    lengths = [max(int(value) // unit, 1) for value in values]
+    array = array_of("values", values, WindowError)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or not ((array >= 0) & (array < math.inf)).all():
+        raise WindowError("values: expected a list of finite numbers, none below 0")
+    whole = [int(value) for value in array.tolist()]
+    unit = -(-(sum(whole) + len(whole)) // (MOST - len(whole)))
+    lengths = [max(value // unit, 1) for value in whole]
     return lengths, sum(lengths)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._grid import grid
+from ._grid import at_least_one, grid
 
 
 def ffd_allocate(
@@ -14,7 +14,7 @@ def ffd_allocate(
         RuntimeError: a value beyond the capacity, or fewer values than groups.
     """
     try:
-        rows = grid(values, int(capacity), rows_multiple=n_groups_divisor, min_rows=min_groups or 1)
+        rows = grid(values, capacity, rows_multiple=n_groups_divisor, min_rows=at_least_one("min_groups", min_groups))
     except ValueError as error:
         raise RuntimeError(str(error)) from error
     return [row[0] for row in rows]

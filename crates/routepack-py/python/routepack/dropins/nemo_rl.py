@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._grid import grid
+import numpy as np
+
+from .._arrays import MOST, integers, number
+from .._native import JobError
+from ._grid import at_least_one, grid
 
 try:
     from nemo_rl.data.packing.algorithms import SequencePacker as _Base  # type: ignore[import-not-found, unused-ignore]
@@ -20,9 +24,7 @@ except ImportError:
             min_bin_count: int | None = None,
             bin_count_multiple: int | None = None,
         ) -> None:
-            if bin_capacity <= 0:
-                raise ValueError("bin_capacity must be positive")
-            self.bin_capacity = bin_capacity
+            self.bin_capacity = number("bin_capacity", bin_capacity, 1, MOST, JobError)
             self.collect_metrics = collect_metrics
             self.min_bin_count = min_bin_count
             self.bin_count_multiple = bin_count_multiple
@@ -37,11 +39,12 @@ class RoutePackPacker(_Base):  # type: ignore[misc, unused-ignore]
 
     def pack(self, sequence_lengths: list[int]) -> list[list[int]]:
         """Bins of indices, each of at most ``bin_capacity`` tokens."""
-        if len(sequence_lengths) == 0:
+        lengths = integers("sequence_lengths", sequence_lengths, np.uint32)
+        if lengths.size == 0:
             return []
-        ranks = self.bin_count_multiple or 1
-        min_rows = -(-(self.min_bin_count or 1) // ranks)
-        rows = grid(sequence_lengths, self.bin_capacity, ranks, min_rows=max(min_rows, 1))
+        ranks = at_least_one("bin_count_multiple", self.bin_count_multiple)
+        min_bins = at_least_one("min_bin_count", self.min_bin_count)
+        rows = grid(lengths, self.bin_capacity, ranks, min_rows=-(-min_bins // ranks))
         return [cell for row in rows for cell in row]
 
     def _pack_implementation(self, sequence_lengths: list[int]) -> Any:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
+import numpy as np
+
+from .._arrays import MOST, flag, integers, number, whole_numbers
 from .._native import JobError, WindowError
-from ._grid import grid
+from ._grid import at_least_one, grid
 
 Schedule = tuple[list[list[int]], list[list[list[int]]], list[int], list[int]]
 
 
 def build_dp_schedule(
     args: Any,
-    train_parallel_config: dict[str, int],
+    train_parallel_config: Mapping[str, int],
     total_lengths: list[int],
     *,
     global_batch_size: int,
@@ -31,9 +34,18 @@ def build_dp_schedule(
     for unsupported in ("global_batch_tokens", "custom_rollout_step_split"):
         if getattr(args, unsupported, None) is not None:
             raise JobError(f"{unsupported} is not supported")
-    ranks = train_parallel_config["dp_size"]
-    vpp = train_parallel_config["vpp_size"] or 1
-    multiple = train_parallel_config["microbatch_group_size_per_vp_stage"] if vpp > 1 else 1
+    if not isinstance(train_parallel_config, Mapping):
+        raise JobError(f"train_parallel_config: {type(train_parallel_config).__name__}, expected a mapping")
+    ranks = _size(train_parallel_config, "dp_size")
+    vpp = at_least_one("vpp_size", train_parallel_config.get("vpp_size"))
+    multiple = _size(train_parallel_config, "microbatch_group_size_per_vp_stage") if vpp > 1 else 1
+    total_lengths = integers("total_lengths", total_lengths, np.uint32).tolist()
+    rollout_indices = whole_numbers("rollout_indices", rollout_indices, WindowError)
+    if len(rollout_indices) != len(total_lengths):
+        raise WindowError(f"{len(rollout_indices)} rollout_indices for {len(total_lengths)} samples")
+    global_batch_size = number("global_batch_size", global_batch_size, 1, MOST, JobError)
+    if len(total_lengths) < ranks:
+        raise WindowError(f"{len(total_lengths)} samples: fewer than dp_size = {ranks}")
     by_rollout: dict[int, list[int]] = {}
     for sample, rollout in enumerate(rollout_indices):
         by_rollout.setdefault(rollout, []).append(sample)
@@ -56,13 +68,21 @@ def build_dp_schedule(
     return partitions, micro_batches, counts, [global_batch_size] * len(counts)
 
 
-def _step(args: Any, lengths: list[int], config: dict[str, int], ranks: int, multiple: int) -> list[list[list[int]]]:
-    if args.use_dynamic_batch_size:
-        capacity = args.max_tokens_per_gpu * config["cp_size"]
+def _size(config: Mapping[str, int], name: str) -> int:
+    return number(f"train_parallel_config[{name!r}]", config.get(name), 1, MOST, JobError)
+
+
+def _option(args: Any, name: str) -> int:
+    return number(f"args.{name}", getattr(args, name, None), 1, MOST, JobError)
+
+
+def _step(args: Any, lengths: list[int], config: Mapping[str, int], ranks: int, multiple: int) -> list[list[list[int]]]:
+    if flag("args.use_dynamic_batch_size", getattr(args, "use_dynamic_batch_size", False), JobError):
+        capacity = _option(args, "max_tokens_per_gpu") * _size(config, "cp_size")
         # A cell that is full takes nothing else.
         clipped = [min(max(length, 1), capacity) for length in lengths]
         return grid(clipped, capacity, ranks, rows_multiple=multiple)
-    size = args.micro_batch_size
+    size = _option(args, "micro_batch_size")
     rows, rest = divmod(len(lengths), size * ranks)
     if rest or rows % multiple:
         raise WindowError(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import Any, Callable
 
+import numpy as np
+
+from .._arrays import MOST, flag, integers, number
 from .._missing import needed
-from .._native import WindowError
-from ._grid import grid, scaled
+from .._native import JobError, WindowError
+from ._grid import at_least_one, grid, scaled
 
 
 def get_seqlen_balanced_partitions(seqlen_list: list[int], k_partitions: int, equal_size: bool) -> list[list[int]]:
@@ -16,12 +19,12 @@ def get_seqlen_balanced_partitions(seqlen_list: list[int], k_partitions: int, eq
     Raises:
         WindowError: fewer values than partitions, or not divisible among them.
     """
-    count = len(seqlen_list)
+    lengths, total = scaled(seqlen_list)
+    count, k_partitions = len(lengths), number("k_partitions", k_partitions, 1, MOST, JobError)
     if count < k_partitions:
         raise WindowError(f"number of items:[{count}] < k_partitions:[{k_partitions}]")
-    if equal_size and count % k_partitions:
+    if flag("equal_size", equal_size, JobError) and count % k_partitions:
         raise WindowError(f"{count} items cannot be divided equally among {k_partitions} partitions")
-    lengths, total = scaled(seqlen_list)
     limit = count // k_partitions if equal_size else None
     (row,) = grid(lengths, total, k_partitions, rows=1, max_samples=limit, linear=True)
     return [sorted(cell) for cell in row]
@@ -41,15 +44,16 @@ def split_micro_batches(
     ``agree`` gives the most micro-batches over the DP group (an all-reduce with MAX); all ranks then run that many. With
     ``balanced_order`` light micro-batches come first and last, where a pipeline has its bubbles.
     """
+    seqlen_list = integers("seqlen_list", seqlen_list, np.uint32).tolist()
+    force_group_size = number("force_group_size", force_group_size, 1, MOST, JobError)
     groups = None
     if force_group_size > 1:
         if len(seqlen_list) % force_group_size:
             raise WindowError(f"batch size {len(seqlen_list)} must be divisible by force_group_size {force_group_size}")
         groups = [index // force_group_size for index in range(len(seqlen_list))]
-    multiple = num_batches_divided_by or 1
-    rows = grid(
-        seqlen_list, max_token_len, rows_multiple=multiple, min_rows=min_num_micro_batch or 1, atomic_groups=groups
-    )
+    multiple = at_least_one("num_batches_divided_by", num_batches_divided_by)
+    min_rows = at_least_one("min_num_micro_batch", min_num_micro_batch)
+    rows = grid(seqlen_list, max_token_len, rows_multiple=multiple, min_rows=min_rows, atomic_groups=groups)
     if agree is not None and (agreed := agree(len(rows))) > len(rows):
         rows = grid(seqlen_list, max_token_len, rows_multiple=multiple, min_rows=agreed, atomic_groups=groups)
     cells = [sorted(row[0]) for row in rows]
@@ -82,9 +86,13 @@ def rearrange_micro_batches(
         WindowError: a sample or group is longer than a micro-batch, or some rank has fewer groups than micro-batches.
     """
     torch = needed("torch", by="routepack.dropins.verl.rearrange_micro_batches")
-    ids = batch["input_ids"]
-    sizes = ids.offsets().diff() if ids.is_nested else batch["attention_mask"].sum(dim=1)
+    try:
+        ids = batch["input_ids"]
+        sizes = ids.offsets().diff() if ids.is_nested else batch["attention_mask"].sum(dim=1)
+    except KeyError as error:
+        raise WindowError(f"batch: no {error}") from None
     sizes = [int(size) for size in sizes.tolist()]
+    force_group_size = number("force_group_size", force_group_size, 1, MOST, JobError)
     shared = dp_group is not None and same_micro_num_in_dp and torch.distributed.is_initialized()
 
     def most(values: list[int]) -> list[int]:

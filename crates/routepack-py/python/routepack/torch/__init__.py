@@ -12,6 +12,10 @@ The router, its bias and per-expert statistics stay logical. Checkpoints hold lo
 Needs torch; the rest of the package does not.
 """
 
+from .._missing import needed
+
+needed("torch", by="routepack.torch")
+
 from .at_rest import load_logical, save_logical
 from .columns import ColumnMap
 from .maps import MapMismatch
