@@ -1,5 +1,6 @@
 //! Checkpoints at rest: there and back, refusals, kills.
 
+mod contradictions;
 mod folders;
 mod hostile;
 mod kills;

@@ -4,24 +4,18 @@ import torch
 import torch.distributed as dist
 
 import routepack
-from moe import DP, EXPERTS, FFN, HIDDEN, IDENTITY, LAYERS, TENSORS, Trainer, draw, equal
+from moe import DP, EXPERTS, IDENTITY, LAYERS, TENSORS, Trainer, draw, equal
 from routepack.torch import (
-    ColumnMap,
     ExpertState,
-    FlatShards,
     MapMismatch,
     MoveFailed,
     Mover,
-    ParameterShards,
     PeersLost,
-    Unsupported,
     load_logical,
     logical_named_tensors,
-    logical_slots,
-    refuse_unsupported,
     save_logical,
 )
-from shared import SMALL, TEMPLATE, edit, everybody_says, fails, first_writes, one_set, steps
+from shared import SMALL, TEMPLATE, fails, steps
 
 
 def a_failure_anywhere_leaves_old_map_and_old_state(folder):

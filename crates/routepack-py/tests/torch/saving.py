@@ -2,30 +2,16 @@
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 import routepack
-from moe import DP, EXPERTS, FFN, HIDDEN, IDENTITY, LAYERS, TENSORS, Trainer, draw, equal
-from routepack.torch import (
-    ColumnMap,
-    ExpertState,
-    FlatShards,
-    MapMismatch,
-    MoveFailed,
-    Mover,
-    ParameterShards,
-    PeersLost,
-    Unsupported,
-    load_logical,
-    logical_named_tensors,
-    logical_slots,
-    refuse_unsupported,
-    save_logical,
-)
-from shared import SMALL, TEMPLATE, edit, everybody_says, fails, first_writes, one_set, steps
+from moe import EXPERTS, IDENTITY, LAYERS, Trainer, draw, equal
+from routepack.torch import MapMismatch, Mover, load_logical, save_logical
+from shared import everybody_says, fails, first_writes, one_set, steps
 
 
 def saved_at_ep_2_loaded_at_ep_4(folder):
@@ -171,7 +157,23 @@ def a_save_is_on_the_disk_before_it_has_its_name(folder):
     assert seen == [f"experts-{dist.get_rank():05}-of-00004.safetensors", *rest], seen
 
 
+def a_full_disk_on_one_rank_leaves_nothing_behind(folder):
+    """A limit on the size of files is the nearest that needs no rights."""
+    trainer = Trainer(2, draw(1))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if dist.get_rank() == 2:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    heard = everybody_says(lambda: save_logical(trainer.state, folder / "full", trainer.columns))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert heard[2].startswith("FileError") and heard[2].endswith("cannot write: File too large"), heard
+    assert all("was given up: rank 2: " in heard[rank] for rank in [0, 1, 3]), heard
+    assert not list(folder.glob("full*"))
+    dist.barrier()
+    save_logical(trainer.state, folder / "full", trainer.columns)
+
+
 CASES = [
+    a_full_disk_on_one_rank_leaves_nothing_behind,
     saved_at_ep_2_loaded_at_ep_4,
     a_save_is_whole_or_not_there,
     sets_of_other_elements_are_not_loaded,

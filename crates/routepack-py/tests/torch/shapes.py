@@ -3,7 +3,6 @@
 import random
 
 import torch
-import torch.distributed as dist
 
 from routepack.torch import ExpertState, FlatShards, Mover, load_logical, save_logical
 from shared import SMALL

@@ -12,10 +12,10 @@ import routepack.torch.at_rest
 import routepack.torch.columns
 import routepack.torch.peers
 import routepack.torch.state
-from moe import DP, EXPERTS, FFN, HIDDEN, IDENTITY, LAYERS, TENSORS, Trainer, draw, equal
-from routepack.torch import ExpertState, MapMismatch, MoveFailed, Mover, PeersLost, load_logical, save_logical
+from moe import IDENTITY, Trainer, draw, equal
+from routepack.torch import MapMismatch, Mover, PeersLost, load_logical, save_logical
 from routepack.torch.peers import Interrupts, Peers
-from shared import SMALL, everybody_says, fails, first_writes, steps
+from shared import SMALL, everybody_says, fails, steps
 
 
 class Interrupting(torch.Tensor):
