@@ -61,6 +61,14 @@ pub enum PlaceError {
         /// Layers and experts of the loads.
         expected: String,
     },
+    /// Not one weight a block.
+    #[error("weights of {found} blocks, the loads have {expected}")]
+    Weights {
+        /// Weights given.
+        found: usize,
+        /// Blocks: rows times EDP shards, of all steps.
+        expected: usize,
+    },
     /// Not one limit a layer.
     #[error("move limits for {found} layers, the loads have {expected}")]
     Limits {

@@ -75,6 +75,22 @@ impl RowLoads {
         Self::new(num_experts, num_blocks, layers)
     }
 
+    /// These loads, those of every block times its weight `[blocks]`: the sum of peaks is then a weighted one.
+    ///
+    /// # Errors
+    /// Not one weight a block, or a block whose loads of a layer reach 2^31.
+    pub fn weighted(&self, weights: &[u32]) -> Result<Self, PlaceError> {
+        if weights.len() != self.num_blocks {
+            let (found, expected) = (weights.len(), self.num_blocks);
+            return Err(PlaceError::Weights { found, expected });
+        }
+        let of_layer = |loads: &Vec<u32>| {
+            let weighted = loads.iter().zip(weights.iter().cycle());
+            weighted.map(|(&load, &weight)| load.saturating_mul(weight)).collect()
+        };
+        Self::new(self.num_experts, self.num_blocks, self.layers.iter().map(of_layer).collect())
+    }
+
     /// Layers L.
     pub fn num_layers(&self) -> usize {
         self.layers.len()

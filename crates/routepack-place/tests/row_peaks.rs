@@ -229,3 +229,21 @@ fn bad_input_is_named() {
     let heavy = RowLoads::new(2, 1, vec![vec![1 << 30, 1 << 30]]);
     assert_eq!(heavy, Err(PlaceError::BlockOverflow { layer: 0, block: 0, sum: 1 << 31 }));
 }
+
+#[test]
+fn heavier_blocks_are_levelled_first() {
+    // Experts 0 and 1 meet in block 0, 0 and 2 in block 1.
+    let loads = RowLoads::new(4, 2, vec![vec![4, 4, 4, 0, 0, 4, 0, 0]]).expect("small");
+    let start = Placement::identity(1, 4, 2).expect("divisible");
+    let peaks = |weights: &[u32]| {
+        let weighted = loads.weighted(weights).expect("small");
+        assert_eq!(weighted.of(0, 0), [4 * weights[0], 4 * weights[1]]);
+        let placed = place_on_row_peaks(&weighted, &start, None, &RowPeakOptions::default(), 0, &|| false);
+        placed.expect("valid").layers[0].after
+    };
+    assert_eq!(peaks(&[1, 1]), least_cost(&loads, 0, 2));
+    assert_eq!(peaks(&[3, 1]), least_cost(&loads.weighted(&[3, 1]).expect("small"), 0, 2));
+    assert_eq!(loads.weighted(&[1]), Err(PlaceError::Weights { found: 1, expected: 2 }));
+    let error = loads.weighted(&[1 << 30, 1]).expect_err("too much");
+    assert!(matches!(error, PlaceError::BlockOverflow { block: 0, .. }), "{error}");
+}

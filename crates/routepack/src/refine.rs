@@ -9,13 +9,14 @@
 //! ends. The outcome is the best met by the sum over the steps of the exact score, hence never worse than the first draft.
 //! That one had a share of the arrange budget only, so a plan of one stage after the other with all of it can be better
 //! where placing has nothing to gain.
+//! In turns the blocks of shards slower than their average count more (multipliers of max_g U_g, set from the draft).
 //! Complexity: the arrange budget in all, and one placement for every start and turn.
 //! Reference: alternating descent over two blocks of variables; the objective and what it leaves to gain: PLACEMENT §2.3.
 
 use routepack_anneal::{Peers, Stream};
 use routepack_arrange::{ArrangeError, ArrangeOptions, Arranged, arrange_among, arrange_to_place};
 use routepack_place::{RowLoads, RowPeakOptions, place_on_row_peaks};
-use routepack_problem::{Instance, Layout, Placement, ProblemError, Score};
+use routepack_problem::{Instance, Layout, Placement, ProblemError, Score, evaluate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -164,7 +165,7 @@ pub(crate) fn co_refine(
         [] => &[100],
         percents => percents,
     };
-    let starts = percents.len();
+    let starts = job.num_starts();
     let stages = starts + job.refine.turns as usize;
     let over = stops(1);
     let mut tell = |done: usize, best: &Draft| observe(done as f64 / stages as f64, best);
@@ -190,6 +191,36 @@ pub(crate) fn co_refine(
         }
     }
     Ok((best, !over()))
+}
+
+/// Weights of the blocks of a shard: faster than the average, about as fast, slower.
+const WEIGHTS: [u32; 3] = [16, 32, 48];
+/// A shard is about as fast as the average within one part in so many: what is less is the noise of arranging.
+const LEVEL: u64 = 20_000;
+
+/// How much the blocks of every shard count in a placement, `[steps][rows][shards]`: the slowest shard is what a score
+/// charges, so its peaks are lowered at the cost of the others'; nothing where the shards of all steps are level.
+fn block_weights(steps: &[(&Instance, &Layout)], placement: &Placement) -> Option<Vec<u32>> {
+    let of_step = |&(instance, layout): &(&Instance, &Layout)| {
+        let of_row = shard_weights(&evaluate(instance, placement, layout).shard_cost);
+        of_row.repeat(layout.num_rows())
+    };
+    let is_uneven = |weights: &Vec<u32>| weights.iter().any(|&weight| weight != WEIGHTS[1]);
+    (steps[0].0.topology().num_shards() > 1)
+        .then(|| steps.iter().flat_map(of_step).collect())
+        .filter(is_uneven)
+}
+
+fn shard_weights(costs: &[u64]) -> Vec<u32> {
+    let sum: u128 = costs.iter().map(|&cost| u128::from(cost)).sum();
+    let mean = (sum / costs.len() as u128) as u64;
+    let [faster, even, slower] = WEIGHTS;
+    let of_shard = |&cost: &u64| match cost.abs_diff(mean) >= mean / LEVEL {
+        true if cost < mean => faster,
+        true if cost > mean => slower,
+        _ => even,
+    };
+    costs.iter().map(of_shard).collect()
 }
 
 impl Search<'_> {
@@ -245,8 +276,17 @@ impl Search<'_> {
             return Ok(None);
         }
         let steps: Vec<(&Instance, &Layout)> = self.instances.iter().copied().zip(&draft.layouts).collect();
-        let loads = RowLoads::of_layouts(&steps)?;
-        let limit = self.tether.map(Tether::limit);
+        let mut loads = RowLoads::of_layouts(&steps)?;
+        let mut limit = self.tether.map(Tether::limit);
+        // Of a start the shards are not level yet: arranging sees to that first.
+        let weights =
+            if stage < self.job.num_starts() { None } else { block_weights(&steps, &draft.placement) };
+        if let Some(weighted) = weights.and_then(|weights| loads.weighted(&weights).ok()) {
+            loads = weighted;
+            if let Some(charge) = limit.as_mut().and_then(|limit| limit.charge.as_mut()) {
+                charge.move_cost *= u64::from(WEIGHTS[1]);
+            }
+        }
         let (row_peaks, seed) = (&self.job.refine.row_peaks, self.seed(stage));
         let nodes = self.job.place.node_groups.map_or(1, |sizes| sizes.nodes);
         let row_peaks = RowPeakOptions { nodes, ..row_peaks.clone() };
@@ -293,6 +333,11 @@ impl Job {
         if self.refine.expert_percent.is_empty() { 2 } else { 4 }
     }
 
+    /// Layouts that co-refinement starts from.
+    fn num_starts(&self) -> usize {
+        self.refine.expert_percent.len().max(1)
+    }
+
     /// Arranging the first draft.
     pub(crate) fn start_options(&self) -> ArrangeOptions {
         self.part_of_arrange(1, self.shares())
@@ -313,7 +358,7 @@ impl Job {
 
     /// Arranging in a turn.
     fn turn_options(&self) -> ArrangeOptions {
-        let turns = (self.refine.expert_percent.len() as u32).max(1) + self.refine.turns;
+        let turns = self.num_starts() as u32 + self.refine.turns;
         ArrangeOptions {
             hottest: self.refine.hottest,
             hot_acceptance: 1e-9,
@@ -404,5 +449,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn slow_shards_count_more() {
+        assert_eq!(shard_weights(&[7]), [32]);
+        assert_eq!(shard_weights(&[0, 0]), [32, 32]);
+        assert_eq!(shard_weights(&[1_000_000, 1_000_049, 1_000_000 - 49]), [32, 32, 32]);
+        assert_eq!(shard_weights(&[1_000_000, 1_000_050, 1_000_000 - 50]), [32, 48, 16]);
+        assert_eq!(shard_weights(&[u64::MAX, u64::MAX, 0]), [48, 48, 16]);
     }
 }
