@@ -2,7 +2,7 @@
 
 use routepack_anneal::AnnealError;
 use routepack_peaks::PeaksError;
-use routepack_problem::LayoutError;
+use routepack_problem::{LayoutError, counted};
 use thiserror::Error;
 
 /// Bad input. Running out of budget is no error.
@@ -10,7 +10,10 @@ use thiserror::Error;
 pub enum ArrangeError {
     /// Some cell would stay empty.
     #[error(
-        "{units} units (samples or atomic groups) cannot fill {rows} rows × {slots} DP slots: every cell needs one"
+        "{} (samples or atomic groups) cannot fill {} × {}: every cell needs one",
+        counted(*units as u64, "unit"),
+        counted(*rows as u64, "row"),
+        counted(*slots as u64, "DP slot")
     )]
     TooFewUnits {
         /// Units of the window.
@@ -21,7 +24,12 @@ pub enum ArrangeError {
         slots: usize,
     },
     /// The bins do not make a layout of that many rows.
-    #[error("{bins} bins do not fit {rows} rows × {slots} DP slots = {cells} cells")]
+    #[error(
+        "bins that do not fit: {bins} for {} × {} = {}",
+        counted(*rows as u64, "row"),
+        counted(*slots as u64, "DP slot"),
+        counted(*cells as u64, "cell")
+    )]
     TooManyBins {
         /// Bins given.
         bins: usize,

@@ -23,7 +23,7 @@ pub use slime::{miles, slime};
 pub use trl::trl;
 pub use verl::{verl_0_8, verl_0_9};
 
-use routepack_problem::Layout;
+use routepack_problem::{Layout, counted};
 
 /// Layout of a reference arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct BaselineLayout {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BaselineError {
     /// The rule cannot fill every cell.
-    #[error("{rule}: {units} units do not fill {cells} cells of {place}")]
+    #[error("{rule}: {} for {} of {place}", counted(*units as u64, "unit"), counted(*cells as u64, "cell"))]
     EmptyCells {
         /// The rule.
         rule: &'static str,

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::words::counted;
+
 /// Why a batch and a setting do not make an instance. Samples are given in input order, from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProblemError {
@@ -87,7 +89,11 @@ pub enum ProblemError {
     },
     /// Some cell would stay empty.
     #[error(
-        "infeasible: fewer samples than cells: {units} units (samples or atomic groups) for {cells} cells ({rows} rows × {slots} DP slots)"
+        "infeasible: fewer samples than cells: {} (samples or atomic groups) for {} ({} × {})",
+        counted(*units as u64, "unit"),
+        counted(*cells, "cell"),
+        counted(*rows, "row"),
+        counted(*slots, "DP slot")
     )]
     FewerUnitsThanCells {
         /// Units of the window.
@@ -191,7 +197,7 @@ pub enum LayoutError {
         capacity: u32,
     },
     /// A cell holds more samples than allowed.
-    #[error("cell (row {row}, slot {slot}) holds {samples} samples, at most {limit} are allowed")]
+    #[error("cell (row {row}, slot {slot}) holds {}, at most {limit} are allowed", counted(*samples as u64, "sample"))]
     TooManySamples {
         /// Row.
         row: u32,

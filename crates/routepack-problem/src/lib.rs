@@ -14,6 +14,7 @@ mod placement;
 mod rank_demand;
 mod setting;
 mod topology;
+mod words;
 
 pub use batch::{Batch, CostTable, SampleIds};
 pub use cost::{AttentionKind, AttentionLayers, Charges, CostModel, Gamma, ModelShape, Pace, ResolvedCost};
@@ -30,3 +31,4 @@ pub use setting::{
     Attribution, Dummies, OversizePolicy, Packing, PadRoutes, Routing, RowsPolicy, Setting, Steps,
 };
 pub use topology::{Parallelism, Topology};
+pub use words::{counted, four_places};

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use routepack_certificate::Limits;
-use routepack_problem::{Batch, Instance, Layout, LayoutError, Oversize, Placement, prepare_without};
+use routepack_problem::{
+    Batch, Instance, Layout, LayoutError, Oversize, Placement, counted, prepare_without,
+};
 use serde_json::Value;
 
 use crate::assemble::assemble_measured;
@@ -255,12 +257,15 @@ fn list_claims(plan: &Plan) -> Vec<Claim> {
         let layers = placement.log2phys.len();
         let optimal =
             placement.peak.iter().zip(&placement.bound).filter(|(peak, bound)| peak == bound).count();
-        add("placement".into(), format!("a bijection on each of {layers} layers"));
-        add("placement peaks".into(), format!("equal to the lower bound on {optimal} of {layers} layers"));
+        add("placement".into(), format!("a bijection on each of {}", counted(layers as u64, "layer")));
+        add(
+            "placement peaks".into(),
+            format!("equal to the lower bound on {optimal} of {}", counted(layers as u64, "layer")),
+        );
         if let Some(resident) = &placement.resident {
             let moved: u64 = resident.moved.iter().map(|&moved| u64::from(moved)).sum();
             let most = resident.moved.iter().max().unwrap_or(&0);
-            add("moves".into(), format!("{moved} experts leave their slot, {most} of a layer at most"));
+            add("moves".into(), format!("experts that leave their slot: {moved}, {most} of a layer at most"));
         }
     }
     add("samples left out".into(), plan.dropped.len().to_string());
@@ -277,9 +282,13 @@ fn list_claims(plan: &Plan) -> Vec<Claim> {
         add(
             "layout",
             format!(
-                "{} samples and {} dummies, each in one of {} × {} cells, none empty, none over capacity",
-                totals.samples,
-                totals.dummies,
+                "{} and {}, each in one of {} × {} cells, none empty, none over capacity",
+                counted(totals.samples, "sample"),
+                if totals.dummies == 1 {
+                    "1 dummy".to_owned()
+                } else {
+                    format!("{} dummies", totals.dummies)
+                },
                 step.rows,
                 step.cells[0].len()
             ),
