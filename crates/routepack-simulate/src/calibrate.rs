@@ -8,6 +8,7 @@
 use std::ops::RangeInclusive;
 
 use nalgebra::{DMatrix, DVector};
+use routepack_problem::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -62,10 +63,13 @@ pub fn calibrate(measurements: &[Measurement], capacity: u32) -> Result<Calibrat
     let parameters = 3 + usize::from(experts > 0);
     let refuse = |why: String| Err(SimulateError::Fit { parameters, why });
     if experts > 0 && experts < measurements.len() {
-        return refuse(format!("{experts} of {} measurements have expert rows", measurements.len()));
+        return refuse(format!(
+            "expert rows in {experts} of {}",
+            counted(measurements.len() as u64, "measurement")
+        ));
     }
     if measurements.len() < parameters {
-        return refuse(format!("{} measurements", measurements.len()));
+        return refuse(format!("only {}", counted(measurements.len() as u64, "measurement")));
     }
     if capacity == 0 {
         return refuse("a capacity of 0".to_owned());
@@ -240,9 +244,9 @@ mod tests {
     fn too_little_is_refused() {
         let one = Measurement { lengths: vec![10], expert_rows: Some(4), seconds: 1.0 };
         let refused = |times: &[Measurement]| calibrate(times, 100).expect_err("refused").to_string();
-        assert_eq!(refused(std::slice::from_ref(&one)), "cannot fit 4 weights: 1 measurements");
+        assert_eq!(refused(std::slice::from_ref(&one)), "cannot fit 4 weights: only 1 measurement");
         let without = Measurement { expert_rows: None, ..one.clone() };
-        assert!(refused(&[one.clone(), without]).contains("1 of 2 measurements have expert rows"));
+        assert!(refused(&[one.clone(), without]).contains("expert rows in 1 of 2 measurements"));
         // All alike; or tokens and overhead alike, for every cell is full.
         assert!(refused(&vec![one; 9]).contains("do not tell one from another"));
         let full = |short: u32| Measurement {

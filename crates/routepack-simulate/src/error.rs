@@ -1,5 +1,7 @@
 //! What can be wrong with a simulation's input.
 
+use routepack_problem::counted;
+
 /// Why a step time cannot be told.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimulateError {
@@ -38,7 +40,7 @@ pub enum SimulateError {
         limit: &'static str,
     },
     /// The window was not recorded with this model.
-    #[error("the window has {found} {what}, model {model} has {expected}")]
+    #[error("the window has {}, model {model} has {expected}", counted(*found as u64, what))]
     OtherModel {
         /// The model's name.
         model: String,
@@ -49,9 +51,26 @@ pub enum SimulateError {
         /// The model's number.
         expected: usize,
     },
+    /// Pipeline chunks without a layer.
+    #[error(
+        "topology.pp = {stages}, vpp = {vpp}: model {model} has {}, one a stage and chunk is needed",
+        counted(*layers as u64, "layer")
+    )]
+    Stages {
+        /// The model's name.
+        model: String,
+        /// Its layers.
+        layers: usize,
+        /// Pipeline stages.
+        stages: usize,
+        /// Virtual chunks a stage.
+        vpp: u32,
+    },
     /// An interleaved pipeline takes rows in groups of its stages.
     #[error(
-        "{rows} rows on {stages} stages with vpp = {vpp}: expected a multiple of {stages} (packing.rows_multiple)"
+        "{} on {} with vpp = {vpp}: expected a multiple of {stages} (packing.rows_multiple)",
+        counted(*rows as u64, "row"),
+        counted(*stages as u64, "stage")
     )]
     Interleaved {
         /// Rows of the layout.

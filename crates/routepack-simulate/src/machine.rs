@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::simulate::{check_rows, check_window};
+use crate::simulate::{check_rows, check_stages, check_window};
 use crate::{Cluster, Model, SimulateError, SimulateOptions, StepTime, presets, simulate};
 
 /// A model, a cluster, and how the trainer runs a step.
@@ -39,7 +39,13 @@ impl Machine {
         self.cluster.check()?;
         self.options.check()?;
         check_window(instance, &self.model)?;
+        check_stages(instance, &self.model)?;
         check_rows(instance, rows)
+    }
+
+    /// Model and cluster, by name.
+    pub fn in_words(&self) -> String {
+        format!("{} on {}", self.model.name, self.cluster.name)
     }
 
     /// The step time of a layout; moves of experts are not charged.

@@ -82,6 +82,7 @@ pub fn simulate(
 ) -> Result<StepTime, SimulateError> {
     options.check()?;
     check_window(instance, model)?;
+    check_stages(instance, model)?;
     check_rows(instance, layout.num_rows())?;
     let parallel = &instance.setting().topology;
     let stages = instance.topology().num_stages();
@@ -116,13 +117,23 @@ pub fn simulate(
 pub(crate) fn check_window(instance: &Instance, model: &Model) -> Result<(), SimulateError> {
     let top_k = instance.setting().routing.top_k;
     for (what, found, expected) in [
-        ("layers of experts", instance.num_layers(), model.moe_layers as usize),
-        ("experts", instance.num_experts(), model.experts as usize),
-        ("experts a token", top_k as usize, model.top_k as usize),
+        ("expert layer", instance.num_layers(), model.moe_layers as usize),
+        ("expert", instance.num_experts(), model.experts as usize),
+        ("top-k expert", top_k as usize, model.top_k as usize),
     ] {
         if found != expected {
             return Err(SimulateError::OtherModel { model: model.name.clone(), what, found, expected });
         }
+    }
+    Ok(())
+}
+
+/// Every pipeline chunk has a layer to run.
+pub(crate) fn check_stages(instance: &Instance, model: &Model) -> Result<(), SimulateError> {
+    let (stages, vpp) = (instance.topology().num_stages(), instance.setting().topology.vpp);
+    if stages * vpp as usize > model.num_layers() {
+        let (model, layers) = (model.name.clone(), model.num_layers());
+        return Err(SimulateError::Stages { model, layers, stages, vpp });
     }
     Ok(())
 }

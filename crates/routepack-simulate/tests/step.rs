@@ -160,7 +160,7 @@ fn another_model_and_rows_that_do_not_interleave_are_refused() {
             .expect_err("refused")
             .to_string()
     };
-    assert_eq!(refused(&model, 2), "the window has 4 layers of experts, model toy has 1");
+    assert_eq!(refused(&model, 2), "the window has 4 expert layers, model toy has 1");
     model.moe_layers = 4;
     assert_eq!(
         refused(&model, 3),
