@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use routepack_binpack::{Goal, PackOptions, Types, pack};
 use routepack_certificate::{Limits, Statement, check};
-use routepack_formats::{LengthsForm, read_lengths};
+use routepack_formats::{LengthsForm, read_lengths, write_atomically};
 
 use crate::error::BenchError;
 use crate::record::{Record, Status};
@@ -40,9 +40,10 @@ pub struct BinsBench {
 }
 
 /// What a bench came to, this run and former ones: of all instances, or of one class.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct Summary {
     /// Name of the folder, with the number its instances' names begin with, if any; empty for all instances.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub class: String,
     /// Instances asked for.
     pub instances: usize,
@@ -59,6 +60,7 @@ pub struct Summary {
     /// Most seconds of those proved.
     pub max_seconds: f64,
     /// The same of every class, in order of the instances.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<Summary>,
 }
 
@@ -73,7 +75,7 @@ pub fn bench_bins(
     stop: &(dyn Fn() -> bool + Sync),
     observe: &mut (dyn FnMut(&Record) + Send),
 ) -> Result<Summary, BenchError> {
-    let files = files(&bench.instances, bench.first)?;
+    let files = bench.files()?;
     let limit = bench.time_limit.as_secs_f64();
     let stands = |table: &Table, file: &Path| {
         table.records().iter().rfind(|record| names(record, file)).is_some_and(|record| record.stands(limit))
@@ -107,6 +109,38 @@ pub fn bench_bins(
     });
     shared.into_inner().expect("no thread panics with the table").2?;
     Ok(summary(&files, table))
+}
+
+impl BinsBench {
+    /// The instances, each once: folders in order of names.
+    ///
+    /// # Errors
+    /// [`BenchError`] for a folder that cannot be read or has no instances, and two instances of one class and name, which
+    /// no table could tell apart.
+    pub fn files(&self) -> Result<Vec<PathBuf>, BenchError> {
+        let mut named: BTreeMap<(String, String), PathBuf> = BTreeMap::new();
+        let mut once = Vec::new();
+        for file in files(&self.instances, self.first)? {
+            let same = |other: &PathBuf| {
+                file.canonicalize().ok().is_some_and(|at| other.canonicalize().is_ok_and(|other| other == at))
+            };
+            match named.get(&name_and_class(&file)) {
+                Some(other) if same(other) => {}
+                Some(other) => return Err(BenchError::Namesake { one: other.clone(), other: file }),
+                None => {
+                    named.insert(name_and_class(&file), file.clone());
+                    once.push(file);
+                }
+            }
+        }
+        Ok(once)
+    }
+
+    /// Where the certificate of an instance goes, if certificates are kept.
+    pub fn certificate_of(&self, file: &Path) -> Option<PathBuf> {
+        let (instance, class) = name_and_class(file);
+        Some(self.certificates.as_ref()?.join(class).join(format!("{instance}.cert")))
+    }
 }
 
 fn names(record: &Record, file: &Path) -> bool {
@@ -188,12 +222,10 @@ fn run(
     let checked = check(&statement, &packed.certificate, &Limits::default());
     let check_seconds = start.elapsed().as_secs_f64();
     let (instance, class) = name_and_class(file);
-    if let Some(folder) = &bench.certificates {
-        let folder = folder.join(&class);
-        let path = folder.join(format!("{instance}.cert"));
-        std::fs::create_dir_all(&folder)
-            .and_then(|()| std::fs::write(&path, &text))
-            .map_err(|source| BenchError::File { path, source })?;
+    if let Some(path) = bench.certificate_of(file) {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(|source| BenchError::File { path: folder.into(), source })?;
+        write_atomically(&path, text.as_bytes())?;
     }
     let optimum = bench.optima.of(&instance);
     let accepted = checked.is_ok_and(|checked| {

@@ -42,6 +42,14 @@ pub enum BenchError {
         /// The folder.
         path: PathBuf,
     },
+    /// Two instances that no table tells apart.
+    #[error("{} and {}: instances of the same folder and file name", one.display(), other.display())]
+    Namesake {
+        /// The first.
+        one: PathBuf,
+        /// The second.
+        other: PathBuf,
+    },
     /// A window that cannot be planned or simulated.
     #[error("{window}: {why}")]
     Window {

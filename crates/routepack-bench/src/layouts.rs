@@ -166,8 +166,8 @@ impl WindowArms {
             ("peak sum", |arm| Some(arm.figures.as_ref().ok()?.peak_sum as f64)),
             ("worst peak", |arm| Some(arm.figures.as_ref().ok()?.worst_peak as f64)),
             ("joint score", |arm| Some(arm.figures.as_ref().ok()?.joint_score)),
-            ("step", |arm| arm.step_seconds),
-            ("planning", |arm| Some(arm.net_planning_seconds)),
+            ("step seconds", |arm| arm.step_seconds),
+            ("planning seconds", |arm| Some(arm.net_planning_seconds)),
         ];
         let Some(ours) = self.arms.iter().find(|arm| arm.name == "routepack") else { return Vec::new() };
         let mut found = Vec::new();

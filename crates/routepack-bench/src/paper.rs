@@ -15,7 +15,7 @@ use routepack::place::{PlaceOptions, Start};
 use routepack::simulation::{Cluster, SimulateOptions, presets};
 use routepack::verification::Verified;
 use routepack::{Aim, Batch, Control, Job, Layout, Placement, verify};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::BenchError;
 use crate::measured::{measure, step_time};
@@ -139,7 +139,7 @@ impl PaperRecord {
 }
 
 /// An arm over all windows of a case.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PaperArm {
     /// Name of the arm.
     pub name: &'static str,
@@ -152,9 +152,15 @@ pub struct PaperArm {
     /// Cost of the slowest shard over the baseline's, percent.
     pub joint_score: Sample,
     /// What each term adds to the gain: seconds saved on it over the baseline's seconds of the step, percent.
+    #[serde(serialize_with = "by_name")]
     pub saved: Vec<(&'static str, f64)>,
     /// Mean share of each term in the seconds of the step, percent.
+    #[serde(serialize_with = "by_name")]
     pub shares: Vec<(&'static str, f64)>,
+}
+
+fn by_name<S: Serializer>(terms: &[(&'static str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(terms.iter().copied())
 }
 
 /// Runs what the table lacks; stops between windows once `stop` is set. What is there stays.
@@ -192,7 +198,7 @@ pub fn bench_paper(
 
 impl PaperBench {
     /// Cluster, and the options that are not the default.
-    fn machine(&self) -> String {
+    pub fn machine(&self) -> String {
         let (options, usual) = (&self.options, SimulateOptions::default());
         let mut machine = self.cluster.name.clone();
         if options.recompute {

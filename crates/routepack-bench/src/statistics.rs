@@ -1,7 +1,7 @@
 //! Mean and standard deviation of measured values.
 
 /// Values in short.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Sample {
     /// How many.
     pub count: usize,
