@@ -21,9 +21,21 @@ pub(crate) fn write_csv(path: &Path, header: &[&str], rows: &[Vec<String>]) -> R
     Ok(())
 }
 
-/// Reads a table of CSV with at least one line, each as `check` wants it; columns are found by name, and what is wrong is
-/// named with its line.
+/// Reads a table of CSV with at least one line, as [`read_csv_lines`].
 pub(crate) fn read_csv<T: DeserializeOwned>(
+    path: &Path,
+    check: fn(&T) -> Result<(), String>,
+) -> Result<Vec<T>, Failure> {
+    let lines = read_csv_lines(path, check)?;
+    if lines.is_empty() {
+        return Err(Failure::input(path.display(), "a table without lines"));
+    }
+    Ok(lines)
+}
+
+/// Reads the lines of a table of CSV, each as `check` wants it; columns are found by name, and what is wrong is named with
+/// its line.
+pub(crate) fn read_csv_lines<T: DeserializeOwned>(
     path: &Path,
     check: fn(&T) -> Result<(), String>,
 ) -> Result<Vec<T>, Failure> {
@@ -48,11 +60,10 @@ pub(crate) fn read_csv<T: DeserializeOwned>(
         check(&one).map_err(refuse)?;
         Ok(one)
     };
-    let lines: Vec<T> = reader.records().map(read).collect::<Result<_, Failure>>()?;
-    if lines.is_empty() {
-        return Err(Failure::input(&shown, "a table without lines"));
+    if titles.is_empty() {
+        return Err(Failure::input(&shown, "an empty file, expected a table with a header"));
     }
-    Ok(lines)
+    reader.records().map(read).collect()
 }
 
 /// Renders rows of cells under a header.

@@ -42,6 +42,18 @@ fn layouts_write_a_line_an_arm_and_a_plot() {
     assert_eq!(arms[9..], ["routepack", "routepack+"]);
     let fields = table.lines().next().expect("a header").split(',').count();
     assert!(table.lines().all(|line| line.split(',').count() == fields), "{table}");
+    // JSON has the names and the figures of the table.
+    let json = run(folder.path(), "bench layouts w.json --cluster h20 -q --json").stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    let names: Vec<&str> = table.lines().next().expect("a header").split(',').collect();
+    for (line, arm) in table.lines().skip(1).zip(json.as_array().expect("arms")) {
+        for (name, field) in names.iter().zip(line.split(',')).filter(|(name, _)| !name.contains("planning"))
+        {
+            let value = &arm[name];
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assert_eq!(if value.is_null() { "" } else { &shown }, field, "{name}");
+        }
+    }
     let plot = fs::read_to_string(folder.path().join("l.svg")).expect("written");
     assert!(plot.contains("joint score against routepack, %") && plot.contains("open-instruct"));
 }
@@ -78,6 +90,9 @@ fn what_layouts_cannot_use_is_named() {
         ("w.json --cluster h20 --plot no/l.svg", 4, "no/l.svg"),
         ("w.json --cluster h20 --overlap-seconds=-1", 2, "expected 0 to 10^6"),
         ("w.json", 2, "--cluster"),
+        ("w.json w.json --cluster h20", 3, "WINDOWS w.json: given twice"),
+        ("w.json --cluster h20 -o - --json", 3, "--json: the standard output already takes --output"),
+        ("w.json --cluster h20 -o - --plot -", 3, "--plot -: the standard output already takes --output"),
     ] {
         let output = run(folder.path(), &format!("bench layouts {rest} -q"));
         let said = String::from_utf8(output.stderr).expect("text");
@@ -143,7 +158,7 @@ fn the_papers_table_stops_after_a_window_and_goes_on() {
     let output = child.wait_with_output().expect("ended");
     assert!(output.status.success(), "{rest:?}");
     let said = String::from_utf8(output.stdout).expect("text");
-    assert!(said.starts_with("tiny: 1 windows, ling-3.0-tiny-like on H20"), "{said}");
+    assert!(said.starts_with("tiny: 1 window, ling-3.0-tiny-like on H20"), "{said}");
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
     let table = fs::read_to_string(folder.path().join("paper.csv")).expect("written");
     assert_eq!(table.lines().count(), 5, "{table}");

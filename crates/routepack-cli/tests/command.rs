@@ -104,7 +104,7 @@ fn small() -> Shell {
 fn plans_verifies_and_reports() {
     let shell = small();
     let said = shell.answer("plan window.json --job job.toml -o plan.json");
-    assert!(said.contains("1 rows are the fewest, proved"), "{said}");
+    assert!(said.contains("4 samples, 1 row (1 row is the fewest, proved)"), "{said}");
     assert!(shell.answer("verify plan.json --window window.json").contains("every claim of the plan holds"));
     let report = shell.json("report plan.json --window window.json --json");
     let arms = report["arms"].as_array().expect("arms");
@@ -191,7 +191,7 @@ fn bad_windows_are_named() {
         ("zero", r#"{"lengths": [6, 0]}"#, &["lengths", "1", "0"]),
         ("negative", r#"{"lengths": [6, -3]}"#, &["lengths", "-3"]),
         ("oversize", r#"{"lengths": [6, 13]}"#, &["sample longer than capacity", "sample 1", "13", "12"]),
-        ("few", r#"{"lengths": [6]}"#, &["fewer samples than cells", "1 units", "2 cells"]),
+        ("few", r#"{"lengths": [6]}"#, &["fewer samples than cells", "1 unit (", "2 cells"]),
         ("empty", r#"{"lengths": []}"#, &["no samples"]),
         ("float", r#"{"lengths": [6.5]}"#, &["lengths", "6.5"]),
         ("unknown", r#"{"lengths": [6], "lenghts": [6]}"#, &["lenghts"]),
@@ -468,6 +468,76 @@ fn an_output_replaces_no_input_and_no_other_output() {
         shell.refuses(line, 3, &[one, other, "the same file as"]);
         assert_eq!(texts(), before, "{line}");
     }
+    // Another name of the same file is no other file.
+    #[cfg(unix)]
+    {
+        fs::hard_link(shell.path("window.json"), shell.path("other.json")).expect("linked");
+        let line = "plan window.json --job job.toml -o other.json";
+        shell.refuses(line, 3, &["--output other.json", "the same file as WINDOW window.json"]);
+    }
+    // Certificates and tables of a bench.
+    fs::create_dir(shell.path("bins")).expect("made");
+    let six = "3\n10\n5\n5\n5\n";
+    for name in ["bins/six.txt", "bins/six.txt.cert"] {
+        shell.write(name, six);
+    }
+    let line = "bench bins bins/six.txt bins/six.txt.cert --certificates . -o b.csv";
+    shell.refuses(
+        line,
+        3,
+        &["--certificates ./bins/six.txt.cert", "the same file as INSTANCES bins/six.txt.cert"],
+    );
+    shell.refuses("bench bins bins/six.txt -o bins/six.txt", 3, &["the same file as INSTANCES bins/six.txt"]);
+    shell.refuses("bench bins bins/six.txt --certificates bins/six.txt -o b.csv", 4, &["bins/six.txt"]);
+    fs::create_dir_all(shell.path("more/bins")).expect("made");
+    shell.write("more/bins/six.txt", six);
+    let line = "bench bins bins/six.txt more/bins/six.txt -o b.csv";
+    shell.refuses(
+        line,
+        3,
+        &["bins/six.txt and more/bins/six.txt: instances of the same folder and file name"],
+    );
+    assert_eq!(fs::read_to_string(shell.path("bins/six.txt.cert")).expect("there"), six);
+    for line in ["bench bins bins/six.txt -o -", "bench paper --cluster h20 -o -"] {
+        shell.refuses(line, 3, &["--output -", "name one"]);
+    }
+}
+
+#[test]
+fn the_standard_streams_are_used_once() {
+    let shell = small();
+    shell.write("lengths.txt", "5\n6\n");
+    shell.answer("plan window.json --job job.toml -o plan.json");
+    for (line, parts) in [
+        ("plan window.json --job job.toml -o - --trace -", ["--trace -", "already takes --output"]),
+        ("plan window.json --job job.toml --trace - --json", ["--json", "already takes --trace"]),
+        ("rows lengths.txt -C 12 -o - --lengths-output -", ["--lengths-output -", "already takes --output"]),
+        ("rows lengths.txt -C 12 --lengths-output - --json", ["--json", "already takes --lengths-output"]),
+        ("place window.json --ep 2 --curve - --plot -", ["--plot -", "already takes --curve"]),
+        ("place window.json --ep 2 --curve - --json", ["--json", "already takes --curve"]),
+        ("report plan.json --window window.json --html - --json", ["--json", "already takes --html"]),
+        ("sequence window.json --job job.toml --csv - --svg -", ["--svg -", "already takes --csv"]),
+        ("generate window --preset single -o - --job-output -", ["--job-output -", "already takes --output"]),
+        ("verify - --window -", ["--window -", "already gives PLAN"]),
+        ("report - --window -", ["--window -", "already gives PLAN"]),
+        ("sequence - - --job job.toml", ["WINDOWS -", "already gives WINDOWS"]),
+    ] {
+        shell.refuses(line, 3, &parts);
+    }
+    // An output there is all there is.
+    for (line, first) in [
+        ("place window.json --ep 2 --curve -", "layer,method,moved,peak,bound"),
+        ("plan window.json --job job.toml -q -o other.json --trace -", "step,search,rung,"),
+        ("rows lengths.txt -C 12 --lengths-output -", "5"),
+        ("sequence window.json --job job.toml -q --alone --csv -", "window,first_step,"),
+    ] {
+        let said = shell.answer(line);
+        assert!(said.starts_with(first), "{said}");
+        assert!(
+            !said.contains("sha256 ") && !said.contains("optimal") && !said.contains("necessary"),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -677,7 +747,7 @@ fn errors_blame_the_file_that_is_wrong() {
     let drop = JOB.replace("capacity = 12", "capacity = 12\nsample_multiple = 8\noversize = \"drop\"");
     shell.write("drop.toml", &drop.replace("capacity = 12", "capacity = 16"));
     shell.write("long.json", r#"{"lengths": [6, 4294967295, 6, 6, 6]}"#);
-    assert!(shell.answer("plan long.json --job drop.toml").contains("1 samples left out"));
+    assert!(shell.answer("plan long.json --job drop.toml").contains("1 sample left out"));
     shell.write("all.json", r#"{"lengths": [4294967295, 17]}"#);
     shell.refuses("plan all.json --job drop.toml", 3, &["no samples are left", "each of 2", "16"]);
     // What `plan` refuses, `place` refuses.

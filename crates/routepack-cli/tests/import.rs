@@ -31,7 +31,7 @@ fn rollouts_become_a_window_and_a_plan() {
     fs::write(folder.join("r.jsonl"), rollouts()).expect("written");
     assert_eq!(
         answer(folder, "import --from vllm --experts 4 r.jsonl -o w.npz"),
-        "w.npz: 8 samples, 48 tokens, 1 MoE layers, 4 experts, top_k 2\n40 rows counted; 0 samples with T rows, 8 with T - 1\n"
+        "w.npz: 8 samples, 48 tokens, 1 MoE layer, 4 experts, top_k 2\n40 rows counted; 0 samples with T rows, 8 with T - 1\n"
     );
     let summary: serde_json::Value =
         serde_json::from_str(&answer(folder, "import --from vllm --experts 4 r.jsonl -o w.json --json"))

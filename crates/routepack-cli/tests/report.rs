@@ -75,8 +75,83 @@ fn what_other_commands_wrote_is_shown_as_it_stands() {
     }
     let seconds = rows.lines().nth(1).and_then(|line| line.split(',').nth(1)).expect("seconds");
     assert!(page.contains(&format!("<td>{seconds}</td>")), "{seconds}");
-    // So small a window is solved without annealing: then there is no table to show.
-    assert!(trace.is_empty() || trace.starts_with("step,rung,temperature,"), "{trace}");
+    assert!(page.contains("config.json on H20, 8 a node. Least with "), "the machine is named");
+    // So small a window is solved without annealing: a table without lines, and no picture.
+    assert!(trace.starts_with("step,search,rung,temperature,") && trace.lines().count() == 1, "{trace}");
+    let output = run(folder.path(), "report plan.json --window w.json --html - --trace trace.csv");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("trace.csv: nothing was annealed"));
+    assert!(output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("annealing-energy"));
+}
+
+/// Tables of another plan, window, placement or machine are refused, however like they are.
+#[test]
+fn tables_of_another_plan_are_refused() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| folder.path().join(name);
+    for seed in [1, 2] {
+        let generate = format!(
+            "generate window --preset mixed --set prompts=12 --set routing.layers=2 --seed {seed} -o w{seed}.json --job-output job.toml"
+        );
+        answer(folder.path(), &generate);
+        fs::write(
+            path("config.json"),
+            CONFIG
+                .replace("\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2")
+                .replace("\"num_experts\": 4", "\"num_experts\": 128")
+                .replace("\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 8"),
+        )
+        .expect("written");
+        let plan = format!(
+            "plan w{seed}.json --job job.toml -q -o p{seed}.json --trace t{seed}.csv --deadline-ms 2000"
+        );
+        answer(folder.path(), &plan);
+        answer(folder.path(), &format!("place w{seed}.json --ep 8 --curve m{seed}.csv"));
+        let simulate =
+            format!("simulate p{seed}.json --window w{seed}.json --model config.json --cluster h20");
+        answer(folder.path(), &format!("{simulate} --extra-rows 1 --rows-curve r{seed}.csv"));
+    }
+    answer(folder.path(), "place w1.json --ep 4 --curve m4.csv");
+    let change = |from: &str, to: &str, of: &dyn Fn(&str) -> String| {
+        let text = fs::read_to_string(path(from)).expect("there");
+        let changed = of(&text);
+        assert_ne!(changed, text, "{from}");
+        fs::write(path(to), changed).expect("written");
+    };
+    let without = |text: &str, start: &str| {
+        text.lines().filter(|line| !line.starts_with(start)).collect::<Vec<_>>().join("\n") + "\n"
+    };
+    change("m1.csv", "m-less.csv", &|text| without(text, "1,"));
+    change("m1.csv", "m-more.csv", &|text| text.to_owned() + "2,greedy,0,5,5\n");
+    change("t1.csv", "t-step.csv", &|text| text.replace("\n0,", "\n7,"));
+    change("r1.csv", "r-two.csv", &|text| text.replacen("H20", "H21", 1));
+    let rows = fs::read_to_string(path("r1.csv")).expect("there");
+    let own = rows.lines().nth(1).and_then(|line| line.split(',').next()).expect("rows").to_owned();
+    change("r1.csv", "r-less.csv", &|text| without(text, &format!("{own},")));
+    let score = rows.lines().nth(1).and_then(|line| line.split(',').nth(4)).expect("a score").to_owned();
+    change("r1.csv", "r-score.csv", &|text| text.replace(&score, "1.5"));
+    let report =
+        |rest: &str| run(folder.path(), &format!("report p1.json --window w1.json --html page.html {rest}"));
+    let good = report("--trace t1.csv --curve m1.csv --rows-curve r1.csv");
+    assert!(good.status.success(), "{}", String::from_utf8_lossy(&good.stderr));
+    fs::remove_file(path("page.html")).expect("written");
+    for (rest, message) in [
+        ("--trace t2.csv", "t2.csv: of another plan: plan_sha256 = "),
+        ("--trace t-step.csv", "t-step.csv: step 7: the plan has no such step"),
+        ("--rows-curve r2.csv", "r2.csv: of another plan: plan_sha256 = "),
+        ("--rows-curve r-two.csv", "r-two.csv: of two machines: "),
+        ("--rows-curve r-less.csv", "r-less.csv: no line of the plan's "),
+        ("--rows-curve r-score.csv", "joint_score = 1.5, the plan's is "),
+        ("--curve m2.csv", "m2.csv: of another window, placement or number of ranks: layer 0: peak = "),
+        ("--curve m4.csv", "m4.csv: of another window, placement or number of ranks: layer 0: peak = "),
+        ("--curve m-less.csv", "m-less.csv: layer 1, method greedy: no line without moves"),
+        ("--curve m-more.csv", "m-more.csv: of another window: layer = 2, expected 0 to 1"),
+    ] {
+        let output = report(rest);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(3), "{rest}: {said}");
+        assert!(said.contains(message), "{rest}: {said}");
+        assert!(output.stdout.is_empty() && !path("page.html").exists(), "{rest}");
+    }
 }
 
 #[test]
@@ -117,11 +192,17 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         ("other.json", other.as_str()),
         ("bad.csv", "layer,method,moved,peak,bound\n0,ours,1,x,3\n"),
         ("headless.csv", "a,b\n1,2\n"),
-        ("nan.csv", "rows,seconds,tokens_per_second,bubble,joint_score\r\n1,2,3,0,1\r\n2,NaN,3,0,1\r\n"),
-        ("late.csv", "rows,seconds,tokens_per_second,bubble,joint_score\n1,-2,3,0,1\n"),
+        (
+            "nan.csv",
+            "rows,seconds,tokens_per_second,bubble,joint_score,machine,plan_sha256\r\n1,2,3,0,1,m,p\r\n2,NaN,3,0,1,m,p\r\n",
+        ),
+        (
+            "late.csv",
+            "rows,seconds,tokens_per_second,bubble,joint_score,machine,plan_sha256\n1,-2,3,0,1,m,p\n",
+        ),
         (
             "far.csv",
-            "step,rung,temperature,energy_0,energy_50,energy_100,energy_sd,families\n1,0,inf,1,2,1e308,1,4\n",
+            "step,search,rung,temperature,energy_0,energy_50,energy_100,energy_sd,families,plan_sha256\n1,1,0,inf,1,2,1e308,1,4,p\n",
         ),
         ("none.csv", "rows,seconds,tokens_per_second,bubble,joint_score\n"),
     ] {

@@ -75,12 +75,35 @@ fn what_cannot_be_simulated_is_named() {
     let (code, message) = simulate("--model qwen3-30b-a3b --cluster h20");
     assert_eq!(code, Some(3));
     assert!(
-        message.contains("window.json: the window has 1 layers of experts, model Qwen3-30B-A3B has 48"),
+        message.contains("window.json: the window has 1 expert layer, model Qwen3-30B-A3B has 48"),
         "{message}"
     );
     let (code, message) = simulate("--model config.json --cluster h2");
     assert_eq!(code, Some(3));
     assert!(message.contains("--cluster: no cluster is called `h2`: known are h20, h100"), "{message}");
+    // What looks like a file is one that is missing, not an unknown name.
+    for (rest, file) in [
+        ("--model no.toml --cluster h20", "no.toml: cannot open"),
+        ("--model folder/m --cluster h20", "folder/m: cannot open"),
+        ("--model config.json --cluster no.toml", "no.toml: cannot open"),
+    ] {
+        let (code, message) = simulate(rest);
+        assert_eq!(code, Some(4), "{message}");
+        assert!(message.contains(file), "{message}");
+    }
+    let (code, message) = simulate("--cluster h20");
+    assert_eq!(code, Some(3));
+    assert!(
+        message.contains("plan.json: --model is missing, and the plan's job had no [machine]"),
+        "{message}"
+    );
+    let job = fs::read_to_string(folder.path().join("job.toml")).expect("written");
+    fs::write(folder.path().join("job.toml"), job.replace("ep = 2", "ep = 2\npp = 4")).expect("written");
+    assert!(run(folder.path(), "plan window.json --job job.toml -o deep.json").status.success());
+    let line = "simulate deep.json --window window.json --model config.json --cluster h20";
+    let (code, message) = refused(folder.path(), line);
+    assert_eq!(code, Some(3));
+    assert!(message.contains("topology.pp = 4, vpp = 1: model config.json has 1 layer"), "{message}");
     let (_, message) = simulate("--model config.json --cluster h20 --exposed-gradients 1.5");
     assert!(
         message.starts_with("routepack: [simulate] exposed_gradients = 1.5: expected 0 to 1"),
@@ -173,6 +196,22 @@ fn rows_by_step_time_are_planned_verified_and_reported() {
         let ours = json(folder.path(), simulate)["arms"].as_array().and_then(|arms| arms.last().cloned());
         let used = tried.iter().find(|tried| tried["rows"] == step["rows"]).expect("the rows used");
         assert_eq!(ours.expect("the plan")["seconds"], used["seconds"]);
+        // The same without naming the machine: the plan does. Another is said to be another.
+        let own = json(folder.path(), "simulate plan.json --window w.npz --json");
+        assert_eq!(
+            own["arms"].as_array().and_then(|arms| arms.last()).expect("the plan")["seconds"],
+            used["seconds"]
+        );
+        let said = |rest: &str| {
+            let output = run(folder.path(), &format!("simulate plan.json --window w.npz {rest}"));
+            String::from_utf8(output.stdout).expect("text")
+        };
+        assert!(!said("").contains("its rows were chosen on another machine"));
+        assert!(
+            said("--cluster h200")
+                .contains("its rows were chosen on another machine: Qwen3-30B-A3B at half its depth on H20")
+        );
+        assert!(said("--recompute").contains("on H20, 8 a node, with other options"));
     }
 }
 

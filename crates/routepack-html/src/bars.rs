@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::frame::{Frame, WIDTH, legend, px};
+use crate::frame::{Frame, Mark, WIDTH, legend, px};
 use crate::picture::svg;
 
 /// Bars to draw.
@@ -29,14 +29,15 @@ pub(crate) struct Bars<'a> {
 pub(crate) fn bars(bars: &Bars<'_>) -> Markup {
     let sums = bars.values.iter().map(|parts| parts.iter().sum::<f64>());
     let most = sums.fold(bars.limit.map_or(0.0, |(limit, _)| limit), f64::max);
-    // The limit's name stands above its line.
-    let room = if bars.limit.is_some() { 1.14 } else { 1.04 };
+    let parts = bars.parts.iter().enumerate().map(|(part, &name)| (name, Mark::Block(part)));
+    let names: Vec<(&str, Mark)> = parts.chain(bars.limit.map(|(_, name)| (name, Mark::Limit))).collect();
     let (first, width) = bars.places;
-    let frame = Frame::new(280.0, (first, first + width * bars.values.len() as f64), (0.0, most * room));
+    let places = (first, first + width * bars.values.len() as f64);
+    let frame = Frame::new(280.0, names.len() > 1, places, (0.0, most * 1.04));
     let gap = if bars.values.len() > 60 { 0.0 } else { 0.12 * width };
     let content = html! {
         (frame.axes(bars.x_label, bars.y_label, width >= 1.0))
-        @if bars.parts.len() > 1 { (legend(bars.parts)) }
+        @if names.len() > 1 { (legend(&names)) }
         @for (bar, parts) in bars.values.iter().enumerate() {
             g {
                 title { ((bars.words)(bar)) }
@@ -49,8 +50,9 @@ pub(crate) fn bars(bars: &Bars<'_>) -> Markup {
             }
         }
         @if let Some((limit, name)) = bars.limit {
-            path.limit d={ "M" (px(frame.at_x(first))) " " (px(frame.at_y(limit))) " H" (px(WIDTH - 16.0)) } {}
-            text x=(px(frame.at_x(first) + 4.0)) y=(px(frame.at_y(limit) - 4.0)) { (name) }
+            path.limit d={ "M" (px(frame.at_x(first))) " " (px(frame.at_y(limit))) " H" (px(WIDTH - 16.0)) } {
+                title { (name) ": " (crate::frame::number(limit)) }
+            }
         }
     };
     svg(WIDTH, frame.height, bars.title, content)

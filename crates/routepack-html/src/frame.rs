@@ -9,19 +9,30 @@ pub(crate) const LEFT: f64 = 76.0;
 const RIGHT: f64 = 16.0;
 const ABOVE: f64 = 26.0;
 const BELOW: f64 = 44.0;
+/// More room above for the names of series.
+const LEGEND: f64 = 20.0;
 
-/// The axes of a drawing, both linear.
+/// The axes of a drawing.
 pub(crate) struct Frame {
     pub(crate) height: f64,
+    /// Whether y holds powers of ten.
+    powers: bool,
+    above: f64,
     x: (f64, f64),
     y: (f64, f64),
 }
 
 impl Frame {
-    /// Axes over these ranges; an empty range is widened.
-    pub(crate) fn new(height: f64, x: (f64, f64), y: (f64, f64)) -> Self {
+    /// Axes over these ranges, with room for a legend if there is one; an empty range is widened.
+    pub(crate) fn new(height: f64, legend: bool, x: (f64, f64), y: (f64, f64)) -> Self {
         let widen = |(low, high): (f64, f64)| if high > low { (low, high) } else { (low, low + 1.0) };
-        Self { height, x: widen(x), y: widen(y) }
+        let more = if legend { LEGEND } else { 0.0 };
+        Self { powers: false, height: height + more, above: ABOVE + more, x: widen(x), y: widen(y) }
+    }
+
+    /// The same with y as powers of ten.
+    pub(crate) fn in_powers(self) -> Self {
+        Self { powers: true, ..self }
     }
 
     /// Where a value lies, from the left.
@@ -33,18 +44,29 @@ impl Frame {
     /// Where a value lies, from above.
     pub(crate) fn at_y(&self, value: f64) -> f64 {
         let (low, high) = self.y;
-        self.height - BELOW - (value - low) / (high - low) * (self.height - ABOVE - BELOW)
+        self.height - BELOW - (value - low) / (high - low) * (self.height - self.above - BELOW)
+    }
+
+    /// Upper end of the drawing.
+    pub(crate) fn top(&self) -> f64 {
+        self.at_y(self.y.1)
+    }
+
+    /// Lower end of the drawing.
+    pub(crate) fn bottom(&self) -> f64 {
+        self.at_y(self.y.0)
     }
 
     /// Grid, numbers and labels of both axes; with `whole`, no ticks between whole numbers of x.
     pub(crate) fn axes(&self, x_label: &str, y_label: &str, whole: bool) -> Markup {
         let (left, right) = (self.at_x(self.x.0), self.at_x(self.x.1));
-        let (bottom, top) = (self.at_y(self.y.0), self.at_y(self.y.1));
+        let (bottom, top) = (self.bottom(), self.top());
         let xs = ticks(self.x).into_iter().filter(|tick| !whole || tick.fract() == 0.0);
+        let ys = ticks(self.y).into_iter().filter(|tick| !self.powers || tick.fract() == 0.0);
         html! {
-            @for tick in ticks(self.y) {
+            @for tick in ys {
                 line.grid x1=(px(left)) x2=(px(right)) y1=(px(self.at_y(tick))) y2=(px(self.at_y(tick))) {}
-                text.soft.end x=(px(left - 6.0)) y=(px(self.at_y(tick) + 4.0)) { (short(tick)) }
+                text.soft.end x=(px(left - 6.0)) y=(px(self.at_y(tick) + 4.0)) { @if self.powers { "1e" (tick) } @else { (short(tick)) } }
             }
             @for tick in xs {
                 line.axis x1=(px(self.at_x(tick))) x2=(px(self.at_x(tick))) y1=(px(bottom)) y2=(px(bottom + 4.0)) {}
@@ -57,22 +79,36 @@ impl Frame {
     }
 }
 
-/// Names of series beside their marks, from the right end of the first line.
-pub(crate) fn legend(names: &[&str]) -> Markup {
-    let widths: Vec<f64> = names.iter().map(|name| 26.0 + 6.6 * name.chars().count() as f64).collect();
-    let mut at = WIDTH - RIGHT - widths.iter().sum::<f64>();
-    let starts: Vec<f64> = widths
+/// How a series is drawn.
+#[derive(Clone, Copy)]
+pub(crate) enum Mark {
+    /// Filled, in the colour of this number.
+    Block(usize),
+    /// A line, in the colour and with the dashes of this number.
+    Line(usize),
+    /// What bars are held against.
+    Limit,
+}
+
+/// Names of series behind their marks, in a line of their own above the drawing.
+pub(crate) fn legend(names: &[(&str, Mark)]) -> Markup {
+    let mut at = LEFT;
+    let starts: Vec<f64> = names
         .iter()
-        .map(|width| {
+        .map(|(name, _)| {
             let start = at;
-            at += width;
+            at += 46.0 + 6.4 * name.chars().count() as f64;
             start
         })
         .collect();
     html! {
-        @for (index, (name, start)) in names.iter().zip(starts).enumerate() {
-            rect class=(format!("f{index}")) x=(px(start)) y="5" width="10" height="10" {}
-            text x=(px(start + 14.0)) y="14" { (name) }
+        @for ((name, mark), start) in names.iter().zip(starts) {
+            @match mark {
+                Mark::Block(index) => rect class=(format!("f{index}")) x=(px(start + 14.0)) y="25" width="10" height="10" {}
+                Mark::Line(index) => path class=(format!("line s{index}")) d={ "M" (px(start)) " 30 H" (px(start + 24.0)) } {}
+                Mark::Limit => path.limit d={ "M" (px(start)) " 30 H" (px(start + 24.0)) } {}
+            }
+            text x=(px(start + 29.0)) y="34" { (name) }
         }
     }
 }
@@ -143,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_value_lands_where_its_axis_says() {
-        let frame = Frame::new(300.0, (0.0, 10.0), (5.0, 5.0));
+        let frame = Frame::new(300.0, false, (0.0, 10.0), (5.0, 5.0));
         assert!((frame.at_x(0.0) - LEFT).abs() < 1e-9);
         assert!((frame.at_x(10.0) - (WIDTH - RIGHT)).abs() < 1e-9);
         assert!((frame.at_y(5.0) - (300.0 - BELOW)).abs() < 1e-9, "a range of one value is widened");

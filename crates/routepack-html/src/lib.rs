@@ -11,6 +11,6 @@ mod pictures;
 pub use page::{Page, page};
 pub use picture::{NumberTable, Picture};
 pub use pictures::{
-    MovePoint, RowsPoint, ShownStep, TracePoint, annealing, pictures_of_step, placement_moves,
+    MovePoint, RowsLine, RowsPoint, ShownStep, TracePoint, annealing, pictures_of_step, placement_moves,
     rows_curve_picture, trade_off_curve,
 };

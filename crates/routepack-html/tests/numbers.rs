@@ -34,7 +34,7 @@ fn step() -> Step {
 
 fn pictures(step: &Step) -> Vec<Picture> {
     let Step { instance, layout, placement, before, figures } = step;
-    pictures_of_step(&ShownStep { instance, layout, placement, before, figures })
+    pictures_of_step(&ShownStep { instance, layout, placement, before, before_name: "resident", figures })
 }
 
 fn column(picture: &Picture, column: usize) -> Vec<&str> {
@@ -85,12 +85,15 @@ fn loads_are_the_verified_ones() {
         assert_eq!(row[1..], loads.iter().map(u64::to_string).collect::<Vec<_>>());
     }
     let layers = find(&pictures, "-layers");
-    let charged: u64 = column(layers, 3).into_iter().map(|text| text.parse::<u64>().expect("number")).sum();
+    let charged: u64 = column(layers, 4).into_iter().map(|text| text.parse::<u64>().expect("number")).sum();
     assert_eq!(charged, figures.peak_sum);
     let after: Vec<String> =
         figures.rank_loads.iter().map(|ranks| ranks.iter().max().expect("ranks").to_string()).collect();
-    assert_eq!(column(layers, 2), after, "without padding, rows together hold the window");
+    assert_eq!(column(layers, 3), after, "without padding, rows together hold the window");
     assert_ne!(column(layers, 1), after, "the placement before is another");
+    let stayed = routepack_verify::figures(&step.instance, Some(&step.before), &step.layout).expect("valid");
+    let rows: u64 = column(layers, 2).into_iter().map(|text| text.parse::<u64>().expect("number")).sum();
+    assert_eq!(rows, stayed.peak_sum, "the same rows without moves");
 }
 
 #[test]
@@ -134,8 +137,9 @@ fn drawings_are_files_and_the_page_names_them_all() {
 
 #[test]
 fn what_is_beside_the_plan_is_as_in_its_files() {
-    let at = |rung: u32, temperature: f64| TracePoint {
+    let at = |search: u32, rung: u32, temperature: f64| TracePoint {
         step: 1,
+        search,
         rung,
         temperature,
         best: 1.5,
@@ -143,12 +147,30 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
         worst: f64::from(rung) + 3.25,
         spread: 0.5,
         families: 9 - rung,
+        plan_sha256: String::new(),
     };
-    let trace = [at(0, f64::INFINITY), at(1, 4.0), at(2, 2.0)];
+    let trace = [at(1, 0, f64::INFINITY), at(1, 1, 4.0), at(1, 2, 2.0)];
     let drawn = annealing(&trace);
-    assert_eq!(drawn[0].numbers.rows[1], ["1", "1", "1.5", "2", "4.25"], "best, median and worst energies");
-    assert_eq!(column(&drawn[1], 2), ["inf", "4", "2"]);
-    assert_eq!(column(&drawn[2], 2), ["9", "8", "7"]);
+    assert_eq!(
+        drawn[0].numbers.rows[1],
+        ["1", "1", "1", "1.5", "2", "4.25"],
+        "best, median and worst energies"
+    );
+    assert_eq!(column(&drawn[1], 3), ["inf", "4", "2"]);
+    assert_eq!(column(&drawn[2], 3), ["9", "8", "7"]);
+    // Another search begins a line of its own, and says so.
+    let twice = annealing(&[at(1, 0, 4.0), at(1, 1, 2.0), at(2, 0, 4.0), at(2, 1, 2.0)]);
+    let families = &twice[2];
+    let line = families
+        .svg()
+        .split("line s0\" d=\"")
+        .nth(1)
+        .and_then(|path| path.split('"').next())
+        .map(str::to_owned);
+    let line = line.expect("a line");
+    assert_eq!((line.matches('M').count(), line.matches('L').count()), (2, 2), "{line}");
+    assert!(families.caption.contains("2 searches, one after another"), "{}", families.caption);
+    assert!(!drawn[2].caption.contains("searches"), "{}", drawn[2].caption);
     // Layer 0: peak 12 at no move, 10 with two, its bound; layer 1: 11 and 10 with four. Within 20 %: none need move, but
     // within 10 % the first layer's two.
     let move_of =
@@ -170,11 +192,12 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
     let rows = rows_curve_picture(
         "rows-curve".to_owned(),
         "By rows",
+        "M on C",
         &[point(4, 2.5), point(5, 2.25), point(6, 2.75)],
     );
     assert_eq!(column(&rows, 1), ["2.5", "2.25", "2.75"]);
     assert_eq!(rows.numbers.rows[0], ["4", "2.5", "8", "0.25", "3"]);
-    assert!(rows.caption.starts_with("Least with 5 rows: 2.2500 s"), "{}", rows.caption);
+    assert!(rows.caption.starts_with("M on C. Least with 5 rows: 2.2500 s"), "{}", rows.caption);
     for picture in drawn.iter().chain([&curve, &rows]) {
         let svg = picture.svg();
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", picture.id);

@@ -17,6 +17,8 @@ pub(crate) struct PlacedArm {
     pub(crate) name: &'static str,
     /// What the arm does.
     pub(crate) about: &'static str,
+    /// Whose placement it has: `identity`, `plan`, `window` (the one made for the window's load), or `none`.
+    pub(crate) placed: &'static str,
     /// Whether its rule needed more rows than the plan in some step.
     pub(crate) own_rows: bool,
     /// The placement of all steps; `None` without recorded routes.
@@ -35,6 +37,9 @@ pub(crate) struct Arms {
     pub(crate) without: Vec<(String, String)>,
 }
 
+/// A placement, and whose it is.
+type Placed<'a> = (&'static str, Option<&'a Placement>);
+
 type Rule = fn(&Instance, usize) -> Result<BaselineLayout, BaselineError>;
 
 /// Places and packs every arm of a verified plan.
@@ -44,18 +49,23 @@ pub(crate) fn arms(verified: &Verified) -> Result<Arms, VerifyError> {
         .map(|own| Placement::identity(own.num_layers(), own.num_experts(), own.num_ranks()))
         .transpose()?;
     let window = own.map(|own| window_placement(verified, own.num_ranks()));
-    let either = [own, window.as_ref()];
-    let rules: [(&str, &str, Rule, &[Option<&Placement>]); 3] = [
-        ("baseline", "identity placement, first-fit decreasing", global_ffd, &[identity.as_ref()]),
+    let either = [("plan", own), ("window", window.as_ref())];
+    let rules: [(&str, &str, Rule, &[Placed<'_>]); 3] = [
+        (
+            "baseline",
+            "identity placement, first-fit decreasing",
+            global_ffd,
+            &[("identity", identity.as_ref())],
+        ),
         (
             "reorder",
-            "the plan's placement or the window's, whichever is better here; first-fit decreasing",
+            "the better here of the plan's placement and the one for the window's load; first-fit decreasing",
             global_ffd,
             &either,
         ),
         (
             "dp-local-ffd",
-            "the plan's placement or the window's, whichever is better here; LPT over slots, first-fit decreasing in each",
+            "the better here of the plan's placement and the one for the window's load; LPT over slots, first-fit decreasing in each",
             dp_local_ffd,
             &either,
         ),
@@ -70,11 +80,12 @@ pub(crate) fn arms(verified: &Verified) -> Result<Arms, VerifyError> {
             }
         };
         let mut best: Option<PlacedArm> = None;
-        for &placement in placements {
+        for &(placed, placement) in placements {
             let figures = figures_of(verified, placement, &layouts)?;
             if best.as_ref().is_none_or(|best| figures.joint_score < best.figures.joint_score) {
                 let (placement, layouts) = (placement.cloned(), layouts.clone());
-                best = Some(PlacedArm { name, about, own_rows, placement, layouts, figures });
+                let placed = if placement.is_some() { placed } else { "none" };
+                best = Some(PlacedArm { name, about, placed, own_rows, placement, layouts, figures });
             }
         }
         arms.placed.extend(best);
@@ -82,6 +93,7 @@ pub(crate) fn arms(verified: &Verified) -> Result<Arms, VerifyError> {
     arms.placed.push(PlacedArm {
         name: "routepack",
         about: "this plan",
+        placed: if own.is_some() { "plan" } else { "none" },
         own_rows: false,
         placement: own.cloned(),
         layouts: verified.layouts.clone(),

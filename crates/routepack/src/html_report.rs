@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use routepack_html::{
-    MovePoint, NumberTable, Page, Picture, RowsPoint, ShownStep, TracePoint, annealing, page,
-    pictures_of_step, placement_moves, rows_curve_picture, trade_off_curve,
+    NumberTable, Page, Picture, ShownStep, page, pictures_of_step, placement_moves, rows_curve_picture,
 };
 use routepack_problem::{Batch, Placement};
-use routepack_verify::{Plan, Verified, VerifyError, verify};
+use routepack_simulate::Machine;
+use routepack_verify::{Plan, PlanResident, Verified, VerifyError, verify};
 
+use crate::beside::{Beside, HtmlReportError};
 use crate::report::{Report, report_of};
 
 /// A plan's page and its pictures, ready to be written.
@@ -21,44 +22,19 @@ pub struct HtmlReport {
     pub svgs: Vec<(String, String)>,
 }
 
-/// What else a page may show: records of how a plan was made, from the files that other commands write.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Beside {
-    /// Temperatures of the layout search.
-    pub trace: Vec<TracePoint>,
-    /// What moves of experts buy.
-    pub moves: Vec<MovePoint>,
-    /// What more rows cost or save.
-    pub rows: Vec<RowsPoint>,
-}
-
-impl Beside {
-    fn pictures(&self) -> Vec<Picture> {
-        let mut pictures = Vec::new();
-        if !self.trace.is_empty() {
-            pictures.extend(annealing(&self.trace));
-        }
-        if !self.moves.is_empty() {
-            pictures.push(trade_off_curve(&self.moves));
-        }
-        if !self.rows.is_empty() {
-            let title = "Simulated step time by rows";
-            pictures.push(rows_curve_picture("rows-curve".to_owned(), title, &self.rows));
-        }
-        pictures
-    }
-}
-
-/// Verifies a plan and draws it beside its reference arms; `beside` is shown as it is, in a section of its own.
+/// Verifies a plan and draws it beside its reference arms; `beside` is shown in a section of its own.
 ///
 /// Experts are shown to come from the plan's resident placement; expert e from slot e where it names none.
 ///
 /// # Errors
-/// The plan does not verify.
-pub fn html_report(plan: &Plan, batch: &Arc<Batch>, beside: &Beside) -> Result<HtmlReport, VerifyError> {
+/// The plan does not verify, or a table beside it is of another plan.
+pub fn html_report(plan: &Plan, batch: &Arc<Batch>, beside: &Beside) -> Result<HtmlReport, HtmlReportError> {
     let verified = verify(plan, batch)?;
     let report = report_of(plan, &verified)?;
-    let mut sections = sections(plan, &verified, &report)?;
+    let before = placement_before(plan, &verified)?;
+    let joint_score = report.arms.last().map_or(0.0, |ours| ours.figures.joint_score);
+    beside.check(plan, batch, &before, joint_score)?;
+    let mut sections = sections(plan, &verified, &report, &before)?;
     let more = beside.pictures();
     if !more.is_empty() {
         sections.push(("How it was found".to_owned(), more));
@@ -68,7 +44,7 @@ pub fn html_report(plan: &Plan, batch: &Arc<Batch>, beside: &Beside) -> Result<H
     let (header, rows) = report.table();
     let tables = [("Beside reference arms".to_owned(), NumberTable { header, rows })];
     let html = page(&Page {
-        title: "RoutePack plan",
+        title: &format!("RoutePack plan {}", plan.sha256.get(..8).unwrap_or(&plan.sha256)),
         facts: &facts(plan, &report),
         tables: &tables,
         sections: &sections,
@@ -76,30 +52,45 @@ pub fn html_report(plan: &Plan, batch: &Arc<Batch>, beside: &Beside) -> Result<H
     Ok(HtmlReport { report, html, svgs })
 }
 
+fn resident(plan: &Plan) -> Option<&PlanResident> {
+    plan.placement.as_ref()?.resident.as_ref()
+}
+
+/// Where experts were: the plan's resident placement; expert e in slot e where it names none.
+fn placement_before(plan: &Plan, verified: &Verified) -> Result<Placement, VerifyError> {
+    let ranks = verified.instances[0].topology().num_ranks();
+    Ok(match (resident(plan), &verified.placement) {
+        (Some(resident), _) => Placement::new(ranks, resident.log2phys.clone())?,
+        (None, Some(placement)) => {
+            Placement::identity(placement.num_layers(), placement.num_experts(), ranks)?
+        }
+        (None, None) => Placement::identity(0, 0, ranks)?,
+    })
+}
+
 /// A section a step, and one for the placement they share.
 fn sections(
     plan: &Plan,
     verified: &Verified,
     report: &Report,
+    before: &Placement,
 ) -> Result<Vec<(String, Vec<Picture>)>, VerifyError> {
     let ranks = verified.instances[0].topology().num_ranks();
     let none = Placement::identity(0, 0, ranks)?;
     let placement = verified.placement.as_ref().unwrap_or(&none);
-    let before = &match plan.placement.as_ref().and_then(|placement| placement.resident.as_ref()) {
-        Some(resident) => Placement::new(ranks, resident.log2phys.clone())?,
-        None => Placement::identity(placement.num_layers(), placement.num_experts(), ranks)?,
-    };
+    let before_name = if resident(plan).is_some() { "resident" } else { "identity" };
     let steps = plan.steps.iter().zip(&verified.instances).zip(&verified.layouts).zip(&verified.figures);
     let mut sections: Vec<(String, Vec<Picture>)> = steps
         .map(|(((step, instance), layout), figures)| {
-            let shown = ShownStep { instance, layout, placement, before, figures };
+            let shown = ShownStep { instance, layout, placement, before, before_name, figures };
             (format!("Step {}", step.step), pictures_of_step(&shown))
         })
         .collect();
     for ((_, pictures), (points, step)) in sections.iter_mut().zip(report.rows_tried.iter().zip(&plan.steps))
     {
         let id = format!("step-{}-rows-tried", step.step);
-        pictures.push(rows_curve_picture(id, "Simulated step time by rows tried", points));
+        let machine = plan.machine.as_ref().map_or_else(String::new, Machine::in_words);
+        pictures.push(rows_curve_picture(id, "Simulated step time by rows tried", &machine, points));
     }
     if placement.num_layers() > 0 {
         sections.push(("Placement".to_owned(), vec![placement_moves(before, placement)]));
@@ -128,16 +119,21 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
         (
             "Topology",
             format!(
-                "dp {}, ep {}, tp {}, cp {}, pp {}",
-                topology.dp, topology.ep, topology.tp, topology.cp, topology.pp
+                "dp {}, tp {}, cp {}, pp {}, vpp {}, ep {}, etp {}",
+                topology.dp,
+                topology.tp,
+                topology.cp,
+                topology.pp,
+                topology.vpp,
+                topology.ep,
+                topology.etp()
             ),
         ),
         ("Capacity", format!("{} tokens a micro-batch", plan.setting.packing.cell_capacity())),
         ("Rows per step", rows.join(", ")),
     ];
     if let Some(machine) = &plan.machine {
-        let (model, cluster) = (&machine.model.name, &machine.cluster.name);
-        facts.push(("Rows chosen by", format!("least step time found, {model} on {cluster}, simulated")));
+        facts.push(("Rows chosen by", format!("least step time found, {}, simulated", machine.in_words())));
     }
     facts.extend([
         ("Joint score", format!("{:.4}", ours.figures.joint_score)),

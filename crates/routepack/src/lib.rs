@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arms;
+mod beside;
 mod control;
 mod error;
 mod filter;
@@ -19,17 +20,18 @@ mod rows_curve;
 mod sequence;
 mod simulated;
 
+pub use beside::{Beside, BesideTable, HtmlReportError};
 pub use control::{Control, Progress, Stage};
 pub use error::PlanError;
 pub use filter::filter;
-pub use html_report::{Beside, HtmlReport, html_report};
+pub use html_report::{HtmlReport, html_report};
 pub use job::Job;
 pub use moves::MoveOptions;
 pub use passes::{TRAIN, pass_names, plan_passes, sign};
 pub use plan::plan;
 pub use refine::{Aim, RefineOptions};
-pub use report::{ARM_FIGURES, Arm, ArmFigure, Report, report};
-pub use routepack_html::{MovePoint, RowsPoint, TracePoint, trade_off_curve};
+pub use report::{ARM_FIGURES, Arm, ArmFigure, Report, placement_in_words, report};
+pub use routepack_html::{MovePoint, RowsLine, RowsPoint, TracePoint, trade_off_curve};
 pub use rows_curve::rows_curve;
 pub use sequence::{Sequence, SequenceArm, Sequenced};
 pub use simulated::{Simulated, SimulatedArm, SimulatedError, simulate_plan};

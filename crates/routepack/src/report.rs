@@ -18,6 +18,9 @@ pub struct Arm {
     pub name: String,
     /// What the arm does.
     pub about: String,
+    /// Whose placement it has: `identity`, `plan` (this plan's), `window` (the one made for the window's load), or `none`
+    /// without recorded routes. Arms that may have either take the one that gives them the better joint score.
+    pub placement: String,
     /// Whether its rule needed more rows than the plan in some step.
     pub own_rows: bool,
     /// (joint score − placement-free bound)/joint score.
@@ -31,7 +34,8 @@ pub struct Arm {
 pub type ArmFigure = (&'static str, fn(&Arm) -> String);
 
 /// The figures of the table of arms.
-pub const ARM_FIGURES: [ArmFigure; 10] = [
+pub const ARM_FIGURES: [ArmFigure; 11] = [
+    ("placement", |arm| placement_in_words(&arm.placement).to_owned()),
     ("rows", |arm| arm.figures.rows.to_string()),
     ("CV of rank loads", |arm| format!("{:.5}", arm.figures.cv)),
     ("peak sum, routed rows", |arm| arm.figures.peak_sum.to_string()),
@@ -89,6 +93,15 @@ pub(crate) fn report_of(plan: &Plan, verified: &Verified) -> Result<Report, Veri
     })
 }
 
+/// Whose placement an arm has, as tables say it.
+pub fn placement_in_words(placement: &str) -> &str {
+    match placement {
+        "plan" => "plan's",
+        "window" => "window's",
+        other => other,
+    }
+}
+
 impl Report {
     /// The table of arms, an arm a column: titles, then a line a figure with its name in front.
     pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
@@ -102,7 +115,8 @@ impl Report {
 
 impl From<PlacedArm> for Arm {
     fn from(arm: PlacedArm) -> Self {
-        let PlacedArm { name, about, own_rows, figures, .. } = arm;
-        Self { name: name.to_owned(), about: about.to_owned(), own_rows, gap: figures.gap_to_free, figures }
+        let PlacedArm { name, about, placed, own_rows, figures, .. } = arm;
+        let (name, about, placement) = (name.to_owned(), about.to_owned(), placed.to_owned());
+        Self { name, about, placement, own_rows, gap: figures.gap_to_free, figures }
     }
 }

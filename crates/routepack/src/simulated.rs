@@ -16,6 +16,8 @@ use crate::arms::{Arms, PlacedArm, arms};
 pub struct SimulatedArm {
     /// `baseline`, `reorder`, `dp-local-ffd` or `routepack`.
     pub name: String,
+    /// Whose placement it has, as in a report.
+    pub placement: String,
     /// Rows run, over all steps.
     pub rows: u64,
     /// Raw tokens a second.
@@ -74,7 +76,7 @@ pub fn simulate_plan(
     options: &SimulateOptions,
 ) -> Result<Simulated, SimulatedError> {
     let verified = verify(plan, batch)?;
-    let Arms { placed, without } = arms(&verified)?;
+    let Arms { placed, mut without } = arms(&verified)?;
     let simulated = |arm: PlacedArm| {
         let placement = arm.placement.as_ref().ok_or(SimulatedError::NoRoutes)?;
         let mut time = StepTime::default();
@@ -89,17 +91,32 @@ pub fn simulate_plan(
         let (name, rows) = (arm.name.to_owned(), arm.figures.rows);
         Ok(SimulatedArm {
             name,
+            placement: arm.placed.to_owned(),
             rows,
             tokens_per_second: time.tokens_per_second(),
             step_tokens_per_second,
             time,
         })
     };
+    let mut arms = Vec::new();
+    for arm in placed {
+        let name = arm.name;
+        match simulated(arm) {
+            Ok(arm) => arms.push(arm),
+            // Rows of its own that no interleaved pipeline runs; the plan's fit, or nothing can be said.
+            Err(SimulatedError::Simulate(error @ SimulateError::Interleaved { .. }))
+                if name != "routepack" =>
+            {
+                without.push((name.to_owned(), error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
     Ok(Simulated {
         plan_sha256: plan.sha256.clone(),
         model: model.name.clone(),
         cluster: cluster.name.clone(),
-        arms: placed.into_iter().map(simulated).collect::<Result<_, SimulatedError>>()?,
+        arms,
         without,
     })
 }

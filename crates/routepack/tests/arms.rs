@@ -27,4 +27,7 @@ fn reorder_takes_the_better_placement() {
     let reorder = report.arms.iter().find(|arm| arm.name == "reorder").expect("an arm");
     assert_ne!(own.to_bits(), window.to_bits(), "the two placements differ here");
     assert_eq!(reorder.figures.joint_score.to_bits(), own.min(window).to_bits());
+    assert_eq!(reorder.placement, if own <= window { "plan" } else { "window" }, "and says whose it is");
+    let placements: Vec<&str> = report.arms.iter().map(|arm| arm.placement.as_str()).collect();
+    assert_eq!((placements[0], placements[3]), ("identity", "plan"));
 }

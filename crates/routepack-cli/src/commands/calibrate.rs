@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use routepack::formats;
+use routepack::problem::counted;
 use routepack::simulation::{Calibrated, calibrate, read_measurements};
 
 use crate::exit::Failure;
@@ -44,7 +45,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn in_words(fitted: &Calibrated) -> String {
     let Calibrated { alpha, beta, gamma, overhead, capacity, .. } = *fitted;
     let mut lines = vec![
-        format!("{} micro-batches, cells of {capacity} tokens", fitted.measurements),
+        format!(
+            "{}, cells of {}",
+            counted(fitted.measurements as u64, "micro-batch"),
+            counted(capacity, "token")
+        ),
         format!("alpha     {alpha:.4e} seconds a token"),
         format!("beta      {beta:.4e} seconds a token² over {capacity}"),
     ];
@@ -66,8 +71,11 @@ fn in_words(fitted: &Calibrated) -> String {
     if alpha > 0.0 {
         // Relative to a token at α = 1, with digits enough for the measurements.
         lines.push("For the job:".to_owned());
-        lines.extend(gamma.map(|gamma| format!("[cost]\ngamma = \"{:.9}\"\n", gamma / alpha)));
-        lines.push(format!("[[cost.kinds]]\nname = \"measured\"\nalpha = 1\nbeta = \"{:.9}\"", beta / alpha));
+        lines.extend(gamma.map(|gamma| format!("[cost]\ngamma = \"{}\"\n", weight(gamma / alpha))));
+        lines.push(format!(
+            "[[cost.kinds]]\nname = \"measured\"\nalpha = 1\nbeta = \"{}\"",
+            weight(beta / alpha)
+        ));
         lines.push(format!(
             "\n[packing]  # to search more rows than the fewest\nrows = {{ extra_rows = 4, row_cost = \"{:.3}\" }}",
             overhead / alpha
@@ -78,4 +86,22 @@ fn in_words(fitted: &Calibrated) -> String {
         );
     }
     lines.join("\n")
+}
+
+/// Nine significant digits, as far as a job takes places after the point.
+fn weight(value: f64) -> String {
+    let first = if value > 0.0 { value.log10().floor() as i32 } else { 0 };
+    format!("{value:.*}", (8 - first).clamp(0, 18) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::weight;
+
+    #[test]
+    fn small_weights_keep_their_digits() {
+        assert_eq!(weight(0.25), "0.250000000");
+        assert_eq!(weight(1.234_567_891_2e-6), "0.00000123456789");
+        assert_eq!([weight(2e-15), weight(1e12)], ["0.000000000000002000", "1000000000000"]);
+    }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Subcommand};
 use routepack::formats;
+use routepack::problem::counted;
 use routepack_materialise::checkpoint::{
     CheckpointError, CheckpointMap, Direction, Names, Rewrite, Rewritten, rewrite,
 };
@@ -130,9 +131,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         });
     }
     print(&format!(
-        "{}: {num_shards} shards, {} layers of experts, {num_bytes} bytes; {num_checked} checksums agree\nmap {map_sha256}",
+        "{}: {}, {} of experts, {num_bytes} bytes; checksums that agree: {num_checked}\nmap {map_sha256}",
         folders.output.display(),
-        layers.len()
+        counted(num_shards as u64, "shard"),
+        counted(layers.len() as u64, "layer")
     ))
 }
 

@@ -7,10 +7,11 @@ use routepack::formats::{self, LengthsForm};
 use routepack::generate::{
     BinsRecipe, Cut, GenerateError, Preset, Trace, WindowRecipe, bins, describe, window,
 };
+use routepack::problem::counted;
 use routepack::{Batch, Job};
 use serde_json::{Map, Value, json};
 
-use super::outputs::{check_outputs, given};
+use super::outputs::{Named, check_json, check_outputs, given, speaks};
 use super::{FormArguments, is_stdout, write_window};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
@@ -149,6 +150,7 @@ fn run_window(arguments: &WindowArguments) -> Result<(), Failure> {
     let mut outputs = vec![("--output", arguments.output.as_path())];
     outputs.extend(given(&[("--job-output", &arguments.job_output)]));
     check_outputs(&given(&[("--recipe", &arguments.recipe)]), &outputs)?;
+    check_json(arguments.json, &outputs[1..])?;
     let recipe: WindowRecipe = match (&arguments.recipe, arguments.preset) {
         (Some(path), _) => formats::read_toml(path)?,
         (None, preset) => preset.unwrap_or(Preset::Tiny).recipe(),
@@ -159,7 +161,7 @@ fn run_window(arguments: &WindowArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.job_output {
         formats::write_toml(path, &Job::new(generated.setting))?;
     }
-    say(&generated.batch, arguments.json, &arguments.output)
+    say(&generated.batch, arguments.json, &outputs)
 }
 
 fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
@@ -204,7 +206,7 @@ fn run_cut(arguments: &CutArguments) -> Result<(), Failure> {
     let trace = Trace::new(&values, layers, top_k, arguments.experts)?;
     let batch = trace.cut(&lengths, Cut { first_token: 0, unrouted_tokens: arguments.unrouted })?;
     write_window(&arguments.output, &batch)?;
-    say(&batch, arguments.json, &arguments.output)
+    say(&batch, arguments.json, &[("--output", &arguments.output)])
 }
 
 fn run_bins(arguments: &BinsArguments) -> Result<(), Failure> {
@@ -234,8 +236,9 @@ fn run_bins(arguments: &BinsArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn say(batch: &Batch, json: bool, output: &std::path::Path) -> Result<(), Failure> {
-    if is_stdout(output) {
+/// What was made, after the first of the outputs.
+fn say(batch: &Batch, json: bool, outputs: &[Named<'_>]) -> Result<(), Failure> {
+    if !speaks(outputs) {
         return Ok(());
     }
     if json {
@@ -243,10 +246,11 @@ fn say(batch: &Batch, json: bool, output: &std::path::Path) -> Result<(), Failur
     }
     let tokens: u64 = batch.lengths.iter().map(|&length| u64::from(length)).sum();
     print(&format!(
-        "{}: {} samples, {tokens} tokens, {} layers",
-        output.display(),
-        batch.num_samples(),
-        batch.num_layers()
+        "{}: {}, {}, {}",
+        outputs[0].1.display(),
+        counted(batch.num_samples() as u64, "sample"),
+        counted(tokens, "token"),
+        counted(batch.num_layers() as u64, "layer")
     ))
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
 use routepack::formats::{self, FormatError, LengthsForm};
+use routepack::problem::counted;
 use routepack_import::{Form, Ids, ImportError, ImportOptions, Imported, Layers, Missing, import};
 
 use super::outputs::{check_outputs, given};
@@ -138,17 +139,19 @@ fn describe(arguments: &Arguments, imported: &Imported) -> String {
     let summary = &imported.summary;
     let mut lines = vec![
         format!(
-            "{}: {} samples, {} tokens, {} MoE layers, {} experts, top_k {}",
+            "{}: {}, {}, {}, {}, top_k {}",
             arguments.output.display(),
-            summary.samples,
-            summary.tokens,
-            summary.layers,
-            summary.experts,
+            counted(summary.samples, "sample"),
+            counted(summary.tokens, "token"),
+            counted(summary.layers, "MoE layer"),
+            counted(summary.experts, "expert"),
             summary.top_k
         ),
         format!(
-            "{} rows counted; {} samples with T rows, {} with T - 1",
-            summary.rows_counted, summary.samples_with_last_row, summary.samples_without_last_row
+            "{} counted; {} with T rows, {} with T - 1",
+            counted(summary.rows_counted, "row"),
+            counted(summary.samples_with_last_row, "sample"),
+            summary.samples_without_last_row
         ),
     ];
     if summary.rows_missing > 0 {
@@ -157,17 +160,18 @@ fn describe(arguments: &Arguments, imported: &Imported) -> String {
             Missing::LeaveOut | Missing::Refuse => "left out",
         };
         lines.push(format!(
-            "{} rows of {} samples are missing: {treated}",
-            summary.rows_missing, summary.samples_with_missing_rows
+            "missing: {} of {}, {treated}",
+            counted(summary.rows_missing, "row"),
+            counted(summary.samples_with_missing_rows, "sample")
         ));
     }
-    for (count, what) in [
-        (summary.samples_without_rows, "samples have no rows at all"),
-        (summary.filler_rows, "filler rows were not counted"),
-        (summary.replaced_rows, "rows of earlier turns were replaced by later ones"),
+    for (count, what, how) in [
+        (summary.samples_without_rows, "sample", "without any row"),
+        (summary.filler_rows, "filler row", "not counted"),
+        (summary.replaced_rows, "row", "of earlier turns replaced by later ones"),
     ] {
         if count > 0 {
-            lines.push(format!("{count} {what}"));
+            lines.push(format!("{} {how}", counted(count, what)));
         }
     }
     lines.join("\n")

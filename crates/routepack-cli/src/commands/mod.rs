@@ -15,6 +15,7 @@ mod resident;
 pub(crate) mod rows;
 mod rows_table;
 pub(crate) mod schema;
+mod search_trace;
 pub(crate) mod sequence;
 pub(crate) mod simulate;
 pub(crate) mod verify;
@@ -95,7 +96,7 @@ fn form_in_words(form: &LengthsForm) -> &'static str {
 
 /// Whether an output is the standard output.
 fn is_stdout(output: &Path) -> bool {
-    output == Path::new("-")
+    output == Path::new("-") || output == Path::new("/dev/stdout")
 }
 
 /// Writes a window in the form its name asks for; JSON on standard output.

@@ -12,7 +12,8 @@ pub(super) type Named<'a> = (&'a str, &'a Path);
 
 /// Refuses outputs that are the same file as an input or another output, and outputs that cannot be written.
 ///
-/// Links are followed. The standard input and output, pipes and devices replace nothing.
+/// Links of either kind are followed. Pipes and devices replace nothing, but the standard input gives one input, and the
+/// standard output takes one output.
 pub(super) fn check_outputs(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<(), Failure> {
     check_distinct(inputs, outputs)?;
     for (_, path) in outputs {
@@ -23,33 +24,85 @@ pub(super) fn check_outputs(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Resu
 
 /// Refuses outputs that are the same file as an input or another output.
 pub(super) fn check_distinct(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<(), Failure> {
-    let mut seen: Vec<(&str, &Path, PathBuf)> =
-        inputs.iter().filter_map(|&(name, path)| Some((name, path, file_of(path)?))).collect();
+    check_inputs(inputs)?;
+    once(outputs, is_stdout, "the standard output already takes")?;
+    let mut seen: Vec<(&str, &Path, Place)> =
+        inputs.iter().filter_map(|&(name, path)| Some((name, path, place_of(path)?))).collect();
     for &(name, path) in outputs {
-        let Some(file) = file_of(path) else { continue };
-        if let Some((other, at, _)) = seen.iter().find(|(_, _, taken)| *taken == file) {
+        let Some(place) = place_of(path) else { continue };
+        if let Some((other, at, _)) = seen.iter().find(|(_, _, taken)| *taken == place) {
             return Err(Failure::Input(format!(
                 "{name} {}: the same file as {other} {}; nothing was written",
                 path.display(),
                 at.display()
             )));
         }
-        seen.push((name, path, file));
+        seen.push((name, path, place));
     }
     Ok(())
 }
 
-/// The file that a path leads to, which may be none yet; nothing for what is no regular file.
-fn file_of(path: &Path) -> Option<PathBuf> {
+/// Refuses two inputs from the standard input, which the first would leave empty.
+pub(super) fn check_inputs(inputs: &[Named<'_>]) -> Result<(), Failure> {
+    once(inputs, |path| path == Path::new("-"), "the standard input already gives")
+}
+
+/// Refuses JSON where an output takes the standard output.
+pub(super) fn check_json(json: bool, outputs: &[Named<'_>]) -> Result<(), Failure> {
+    match outputs.iter().find(|(_, path)| json && is_stdout(path)) {
+        Some((name, _)) => Err(Failure::Input(format!(
+            "--json: the standard output already takes {name}; nothing was written"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Whether the standard output is left for what the command has to say.
+pub(super) fn speaks(outputs: &[Named<'_>]) -> bool {
+    !outputs.iter().any(|(_, path)| is_stdout(path))
+}
+
+fn once(paths: &[Named<'_>], standard: fn(&Path) -> bool, already: &str) -> Result<(), Failure> {
+    let mut those = paths.iter().filter(|(_, path)| standard(path));
+    match (those.next(), those.next()) {
+        (Some((first, _)), Some((second, path))) => Err(Failure::Input(format!(
+            "{second} {}: {already} {first}; nothing was written",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Where a path leads: a file by its number, whatever its names; else the name it would get.
+#[derive(PartialEq)]
+enum Place {
+    #[cfg_attr(not(unix), allow(dead_code))]
+    File(u64, u64),
+    Name(PathBuf),
+}
+
+/// Nothing for what is no regular file.
+fn place_of(path: &Path) -> Option<Place> {
     if is_stdout(path) {
         return None;
     }
     if let Ok(metadata) = path.metadata() {
-        return metadata.is_file().then(|| path.canonicalize().ok())?;
+        return metadata.is_file().then(|| file_of(path, &metadata));
     }
     let end = formats::end_of_links(path)?;
     let folder = end.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(end.file_name()?))
+    Some(Place::Name(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(end.file_name()?)))
+}
+
+#[cfg(unix)]
+fn file_of(_: &Path, metadata: &std::fs::Metadata) -> Place {
+    use std::os::unix::fs::MetadataExt as _;
+    Place::File(metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn file_of(path: &Path, _: &std::fs::Metadata) -> Place {
+    Place::Name(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
 }
 
 /// What options name, where they are given.

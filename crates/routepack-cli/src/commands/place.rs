@@ -10,9 +10,9 @@ use routepack::{Batch, ExpertCounts, MovePoint, Placement, PlanError, trade_off_
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::outputs::{check_outputs, given};
+use super::outputs::{check_json, check_outputs, given, speaks};
 use super::resident::read_resident;
-use super::{in_pool, is_stdout, read_window};
+use super::{in_pool, read_window};
 use crate::exit::Failure;
 use crate::interrupt::Deadline;
 use crate::output::{print, print_json};
@@ -109,7 +109,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     inputs.extend(given(&[("--resident", &arguments.resident)]));
     let outputs =
         [("--output", &arguments.output), ("--curve", &arguments.curve), ("--plot", &arguments.plot)];
-    check_outputs(&inputs, &given(&outputs))?;
+    let outputs = given(&outputs);
+    check_outputs(&inputs, &outputs)?;
+    check_json(arguments.json, &given(&[("--curve", &arguments.curve), ("--plot", &arguments.plot)]))?;
     let batch = read_window(&arguments.window)?;
     let Some(counts) = &batch.expert_counts else {
         return Err(Failure::input(shown, "no expert_counts: nothing to place"));
@@ -175,11 +177,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let text = serde_json::to_string(&answer).expect("plain data") + "\n";
         formats::write_atomically(output, text.as_bytes())?;
     }
-    let to_stdout = arguments.output.as_deref().is_some_and(is_stdout);
-    match (to_stdout, arguments.json) {
-        (true, _) => Ok(()),
-        (false, true) => print_json(&answer),
-        (false, false) => print(&layer_table(&answer)),
+    match arguments.json {
+        _ if !speaks(&outputs) => Ok(()),
+        true => print_json(&answer),
+        false => print(&layer_table(&answer)),
     }
 }
 

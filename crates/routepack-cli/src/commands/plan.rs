@@ -5,13 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use routepack::anneal::TemperatureReport;
 use routepack::formats;
+use routepack::problem::{counted, four_places};
 use routepack::verification::PlanStep;
 use routepack::{Aim, Control, Job, Plan, PlanError, TRAIN};
 
-use super::outputs::{check_outputs, given};
+use super::outputs::{Named, check_json, check_outputs, given, speaks};
 use super::resident::read_resident;
+use super::search_trace::SearchTrace;
 use super::{ends_with, in_pool, is_stdout, read_window};
 use crate::exit::Failure;
 use crate::interrupt;
@@ -118,16 +119,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let batch = read_window(&arguments.window)?;
     control = control.cancelled_by(interrupt::flag());
     let bar = Bar::new(arguments.quiet);
-    let trace = Mutex::new(String::new());
+    let trace = Mutex::new(SearchTrace::default());
     let mut control = control.observed_by(|progress| {
         bar.show(progress);
-        if let (Some(report), true) = (&progress.temperature, arguments.trace.is_some()) {
-            let mut trace = trace.lock().unwrap_or_else(PoisonError::into_inner);
-            if trace.is_empty() {
-                *trace = format!("step,{}\n", TemperatureReport::csv_header(&[]));
-            }
-            let report = TemperatureReport { moves: Vec::new(), ..report.clone() };
-            *trace = format!("{trace}{},{}\n", progress.step.0, report.csv_row());
+        if arguments.trace.is_some() {
+            trace.lock().unwrap_or_else(PoisonError::into_inner).observe(progress);
         }
     });
     let plans = in_pool(arguments.threads, || routepack::plan_passes(&batch, &job, &mut control))?.map_err(
@@ -153,13 +149,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // After the plan, which it must not lose.
     if let Some(path) = &arguments.trace {
         let trace = trace.into_inner().unwrap_or_else(PoisonError::into_inner);
-        formats::write_atomically(path, trace.as_bytes())?;
+        formats::write_atomically(path, trace.table(&plans[0].1).as_bytes())?;
     }
     let (_, plan) = &plans[0];
-    match (arguments.json, to_stdout) {
-        (_, true) => Ok(()),
-        (true, false) => print_json(plan),
-        (false, false) => {
+    let outputs = outputs(arguments);
+    match arguments.json {
+        _ if !speaks(&outputs) => Ok(()),
+        true => print_json(plan),
+        false => {
             let mut lines = summary(plan);
             for (pass, plan) in &plans[1..] {
                 lines.push(format!("pass {pass}:"));
@@ -179,9 +176,14 @@ fn check(arguments: &Arguments, job: &Job) -> Result<(), Failure> {
     };
     let mut inputs = vec![("WINDOW", arguments.window.as_path()), ("--job", &arguments.job)];
     inputs.extend(given(&[("--resident", &arguments.resident)]));
-    let mut outputs = given(&[("--output", &arguments.output), ("--trace", &arguments.trace)]);
+    check_json(arguments.json, &given(&[("--trace", &arguments.trace)]))?;
+    let mut outputs = outputs(arguments);
     outputs.extend(passes.iter().map(|path| ("the plan of a pass", path.as_path())));
     check_outputs(&inputs, &outputs)
+}
+
+fn outputs(arguments: &Arguments) -> Vec<Named<'_>> {
+    given(&[("--output", &arguments.output), ("--trace", &arguments.trace)])
 }
 
 /// Where the plan of a pass goes; those beside training into files beside the plan's: `plan.log-prob.json`.
@@ -213,14 +215,13 @@ fn step_time(plan: &Plan, step: &PlanStep) -> Option<String> {
     let machine = plan.machine.as_ref()?;
     let fewest = step.rows_tried.first()?;
     let used = step.rows_tried.iter().find(|tried| tried.rows == step.rows)?;
-    let (model, cluster) = (&machine.model.name, &machine.cluster.name);
     let beside = if fewest.rows == used.rows {
         let most = step.rows_tried.last()?;
-        format!("the least up to {} rows", most.rows)
+        format!("the least up to {}", counted(most.rows, "row"))
     } else {
-        format!("with {} rows {:.4} s", fewest.rows, fewest.seconds)
+        format!("with {} {} s", counted(fewest.rows, "row"), four_places(fewest.seconds))
     };
-    Some(format!("  {:.4} s a step, {beside} ({model} on {cluster}, simulated)", used.seconds))
+    Some(format!("  {} s a step, {beside} ({}, simulated)", four_places(used.seconds), machine.in_words()))
 }
 
 fn summary(plan: &Plan) -> Vec<String> {
@@ -228,13 +229,16 @@ fn summary(plan: &Plan) -> Vec<String> {
     let unit = (u64::from(plan.setting.packing.capacity) << plan.scale_bits) as f64;
     for step in &plan.steps {
         let claim = if step.rows_proved {
-            format!("{} rows are the fewest, proved", step.rows_found)
+            let are = if step.rows_found == 1 { "is" } else { "are" };
+            format!("{} {are} the fewest, proved", counted(step.rows_found, "row"))
         } else {
-            format!("at least {} rows, {} found", step.rows_bound, step.rows_found)
+            format!("at least {}, {} found", counted(step.rows_bound, "row"), step.rows_found)
         };
         lines.push(format!(
-            "step {}: {} samples, {} rows ({claim})",
-            step.step, step.totals.samples, step.rows
+            "step {}: {}, {} ({claim})",
+            step.step,
+            counted(step.totals.samples, "sample"),
+            counted(step.rows, "row")
         ));
         lines.extend(step_time(plan, step));
         lines.push(format!(
@@ -247,10 +251,11 @@ fn summary(plan: &Plan) -> Vec<String> {
     if let Some(resident) = plan.placement.as_ref().and_then(|placement| placement.resident.as_ref()) {
         let moved: u64 = resident.moved.iter().map(|&moved| u64::from(moved)).sum();
         let most = resident.moved.iter().max().unwrap_or(&0);
-        lines.push(format!("{moved} experts move, {most} of a layer at most"));
+        let moves = if moved == 1 { "moves" } else { "move" };
+        lines.push(format!("{} {moves}, {most} of a layer at most", counted(moved, "expert")));
     }
     if !plan.dropped.is_empty() {
-        lines.push(format!("{} samples left out: longer than a cell", plan.dropped.len()));
+        lines.push(format!("{} left out: longer than a cell", counted(plan.dropped.len() as u64, "sample")));
     }
     if !plan.finished {
         lines.push("stopped early: the best plan so far".to_owned());

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use routepack::{Arm, Beside, Plan, Report, RowsPoint, TracePoint, formats, html_report};
+use routepack::{
+    Arm, Beside, BesideTable, HtmlReportError, Plan, Report, RowsLine, TracePoint, formats, html_report,
+};
 
-use super::outputs::{Named, check_distinct, check_outputs, given};
+use super::outputs::{Named, check_distinct, check_json, check_outputs, given, speaks};
 use super::rows_table::rows_table;
-use super::{is_stdout, read_window, refused};
+use super::{read_window, refused};
 use crate::exit::Failure;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, say};
 use crate::sparkline::sparkline;
-use crate::table::{self, read_csv};
+use crate::table::{self, read_csv, read_csv_lines};
 
 /// Arguments of `routepack report`.
 #[derive(clap::Args)]
@@ -22,8 +24,11 @@ Examples:
   routepack report plan.json --window window.npz --html plan.html --trace trace.csv --curve moves.csv
   routepack report plan.json --window window.npz --json | jq '.arms[] | [.name, .joint_score, .worst_peak, .cv, .gap]'
 
-Arms: baseline (identity placement, first-fit decreasing), reorder (the plan's placement, first-fit decreasing),
-dp-local-ffd (the plan's placement, LPT over slots and first-fit decreasing in each), routepack (the plan).
+Arms: baseline (identity placement, first-fit decreasing), reorder (first-fit decreasing), dp-local-ffd (LPT over slots and
+first-fit decreasing in each), routepack (the plan). Reorder and dp-local-ffd each have the plan's placement or the one made
+for the window's load, whichever gives them the better joint score: a plan's is made for its own layout. The table says which.
+
+The tables of --trace, --curve and --rows-curve must be of this plan.
 
 Exit codes: 0 done; 1 the plan does not verify; 2 wrong usage; 3 bad input; 4 a file.")]
 pub(crate) struct Arguments {
@@ -59,30 +64,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let made_later = arguments.svg.as_ref().is_some_and(|folder| !folder.exists());
     let check = if made_later { check_distinct } else { check_outputs };
     check(&inputs(arguments), &html)?;
+    check_json(arguments.json, &html)?;
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let draws = arguments.html.is_some() || arguments.svg.is_some();
     let beside = Beside {
-        trace: read_table(arguments.trace.as_deref(), TracePoint::check)?,
+        trace: read_trace(arguments.trace.as_deref())?,
         moves: read_table(arguments.curve.as_deref(), |_| Ok(()))?,
-        rows: read_table(arguments.rows_curve.as_deref(), RowsPoint::check)?,
+        rows: read_table(arguments.rows_curve.as_deref(), |line: &RowsLine| line.point().check())?,
     };
     let made = if draws {
         html_report(&plan, &batch, &beside).map(|drawn| (drawn.report, Some((drawn.html, drawn.svgs))))
     } else {
-        routepack::report(&plan, &batch).map(|report| (report, None))
+        routepack::report(&plan, &batch).map(|report| (report, None)).map_err(HtmlReportError::from)
     };
     let (report, drawn) = match made {
         Ok(made) => made,
-        Err(error) => return refused(&arguments.plan, &error, arguments.json),
+        Err(HtmlReportError::Verify(error)) => return refused(&arguments.plan, &error, arguments.json),
+        Err(HtmlReportError::Beside { table, why }) => {
+            let file = match table {
+                BesideTable::Trace => &arguments.trace,
+                BesideTable::Moves => &arguments.curve,
+                BesideTable::Rows => &arguments.rows_curve,
+            };
+            let file = file.as_deref().unwrap_or(&arguments.plan).display();
+            return Err(Failure::input(file, why));
+        }
     };
-    if let Some((html, svgs)) = drawn {
-        write_drawn(arguments, &html, &svgs)?;
+    if let Some((page, svgs)) = drawn {
+        write_drawn(arguments, &page, &svgs)?;
     }
-    if arguments.html.as_deref().is_some_and(is_stdout) {
-        return Ok(());
+    match arguments.json {
+        _ if !speaks(&html) => Ok(()),
+        true => print_json(&report),
+        false => print(&in_words(&report, &plan)),
     }
-    if arguments.json { print_json(&report) } else { print(&in_words(&report, &plan)) }
 }
 
 fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
@@ -93,6 +109,16 @@ fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
         ("--rows-curve", &arguments.rows_curve),
     ]));
     inputs
+}
+
+/// A trace may be without lines: what is solved outright is not annealed.
+fn read_trace(path: Option<&Path>) -> Result<Vec<TracePoint>, Failure> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let trace = read_csv_lines(path, TracePoint::check)?;
+    if trace.is_empty() {
+        say(&format!("{}: nothing was annealed: no picture of the search", path.display()));
+    }
+    Ok(trace)
 }
 
 fn read_table<T: serde::de::DeserializeOwned>(

@@ -6,10 +6,11 @@ use std::time::Instant;
 use routepack::binpack::{Goal, PackOptions, PackProgress, Packed, Work, pack};
 use routepack::certificate::Statement;
 use routepack::formats::{self, FormatError, Lengths, LengthsForm};
+use routepack::problem::counted;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::outputs::{check_outputs, given};
+use super::outputs::{check_json, check_outputs, given, speaks};
 use super::{FormArguments, form_in_words, in_pool, is_stdout};
 use crate::exit::Failure;
 use crate::interrupt::Deadline;
@@ -153,7 +154,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let deadline = Deadline::after(arguments.deadline_ms);
     let place = arguments.lengths.display();
     let outputs = [("--output", &arguments.output), ("--lengths-output", &arguments.lengths_output)];
-    check_outputs(&[("LENGTHS", &arguments.lengths)], &given(&outputs))?;
+    let outputs = given(&outputs);
+    check_outputs(&[("LENGTHS", &arguments.lengths)], &outputs)?;
+    check_json(arguments.json, &given(&[("--lengths-output", &arguments.lengths_output)]))?;
     let (lengths, capacity) = read(arguments)?;
     if let Some(output) = &arguments.lengths_output {
         formats::write_lengths(output, &lengths.sizes)?;
@@ -189,10 +192,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         None => {}
     }
-    match (to_stdout, arguments.json) {
-        (_, true) => print_json(&answer),
-        (true, false) => Ok(()),
-        (false, false) => print(&in_words(&answer, arguments, &lengths.form)),
+    match arguments.json {
+        true => print_json(&answer),
+        false if !speaks(&outputs) => Ok(()),
+        false => print(&in_words(&answer, arguments, &lengths.form)),
     }
 }
 
@@ -231,7 +234,11 @@ fn check_samples(arguments: &Arguments, statement: &Statement, rows: u64) -> Res
     Err(Failure::input(
         arguments.lengths.display(),
         format!(
-            "infeasible: fewer samples than cells: {samples} samples for {cells} cells ({rows} rows × {slots} DP slots)"
+            "infeasible: fewer samples than cells: {} for {} ({} × {})",
+            counted(samples as u64, "sample"),
+            counted(cells, "cell"),
+            counted(rows, "row"),
+            counted(slots, "DP slot")
         ),
     ))
 }
@@ -310,19 +317,25 @@ fn statement(arguments: &Arguments, lengths: Vec<u64>, capacity: u64) -> Result<
 fn in_words(answer: &Answer, arguments: &Arguments, form: &LengthsForm) -> String {
     let Answer { samples, tokens, capacity, rows, rows_bound, cells, cells_bound, dp, proved_by, .. } =
         answer;
-    let read = format!("{samples} lengths {}, {tokens} tokens, cells of {capacity}", form_in_words(form));
+    let (samples, capacity) = (counted(*samples as u64, "length"), counted(*capacity, "token"));
+    let read = format!("{samples} {}, {tokens} in all, cells of {capacity}", form_in_words(form));
+    let are = |number: u64| if number == 1 { "is" } else { "are" };
+    let of = format!("of {}", counted(*dp, "cell"));
     let rows_claim = if answer.rows_proved {
-        format!("{rows} rows of {dp} cells are necessary and sufficient (R* = {rows})")
+        format!("{} {of} {} necessary and sufficient (R* = {rows})", counted(*rows, "row"), are(*rows))
     } else {
         format!(
-            "at least {rows_bound} rows of {dp} cells are necessary, {rows} are sufficient: gap {:.3} %",
+            "at least {} {of} {} necessary, {rows} are sufficient: gap {:.3} %",
+            counted(*rows_bound, "row"),
+            are(*rows_bound),
             100.0 * answer.gap
         )
     };
     let cells_claim = if answer.cells_proved {
-        format!("{cells} cells are necessary and sufficient")
+        format!("{} {} necessary and sufficient", counted(*cells, "cell"), are(*cells))
     } else {
-        format!("at least {cells_bound} cells are necessary, {cells} are sufficient")
+        let bound = counted(*cells_bound, "cell");
+        format!("at least {bound} {} necessary, {cells} are sufficient", are(*cells_bound))
     };
     let early = if answer.finished { "" } else { "\nstopped early: the best answer so far" };
     let check =

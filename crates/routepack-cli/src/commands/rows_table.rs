@@ -1,6 +1,7 @@
 //! Step time by rows, as a table with bars.
 
 use routepack::RowsPoint;
+use routepack::problem::{counted, four_places};
 
 use crate::table;
 
@@ -14,7 +15,7 @@ pub(super) fn rows_table(points: &[RowsPoint], own: u64) -> String {
         let bar = "█".repeat((24.0 * point.seconds / most).round() as usize);
         vec![
             point.rows.to_string(),
-            format!("{:.4}", point.seconds),
+            four_places(point.seconds),
             format!("{:.0}", point.tokens_per_second),
             format!("{:.2}", 100.0 * point.bubble / point.seconds),
             format!("{:.4}", point.joint_score),
@@ -31,5 +32,5 @@ pub(super) fn rows_table(points: &[RowsPoint], own: u64) -> String {
         }
         None => ", the plan's".to_owned(),
     };
-    format!("{table}\nbest with {} rows{against}", best.rows)
+    format!("{table}\nbest with {}{against}", counted(best.rows, "row"))
 }

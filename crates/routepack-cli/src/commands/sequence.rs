@@ -10,7 +10,7 @@ use routepack::{Batch, Control, Job, Sequence, SequenceArm, verify};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::outputs::{check_distinct, check_outputs, given};
+use super::outputs::{check_distinct, check_json, check_outputs, given, speaks};
 use super::resident::read_resident;
 use super::{in_pool, read_window};
 use crate::chart::{Line, draw};
@@ -102,15 +102,18 @@ struct WindowAnswer {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut job: Job = formats::read_toml(&arguments.job)?;
     job.place.resident = arguments.resident.as_deref().map(read_resident).transpose()?;
+    let tables = given(&[("--csv", &arguments.csv), ("--svg", &arguments.svg)]);
+    check_json(arguments.json, &tables)?;
     let folder = arguments.output.as_deref();
+    let mut inputs = vec![("--job", arguments.job.as_path())];
+    inputs.extend(given(&[("--resident", &arguments.resident)]));
+    inputs.extend(arguments.windows.iter().map(|path| ("WINDOWS", path.as_path())));
+    check_distinct(&inputs, &tables)?;
     let batches = read_batches(arguments)?;
     let plans: Vec<PathBuf> = folder.map_or_else(Vec::new, |folder| {
         (1..=batches.len()).map(|number| folder.join(format!("{number:04}.plan.json"))).collect()
     });
-    let mut inputs = vec![("--job", arguments.job.as_path())];
-    inputs.extend(given(&[("--resident", &arguments.resident)]));
-    inputs.extend(arguments.windows.iter().map(|path| ("WINDOWS", path.as_path())));
-    let mut outputs = given(&[("--csv", &arguments.csv), ("--svg", &arguments.svg)]);
+    let mut outputs = tables.clone();
     outputs.extend(plans.iter().map(|path| ("--output", path.as_path())));
     check_distinct(&inputs, &outputs)?;
     if let Some(folder) = folder {
@@ -159,7 +162,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.svg {
         draw_sequence(path, &answer)?;
     }
-    if arguments.json { print_json(&answer) } else { print(&text(&answer)) }
+    match arguments.json {
+        _ if !speaks(&tables) => Ok(()),
+        true => print_json(&answer),
+        false => print(&text(&answer)),
+    }
 }
 
 /// Every batch that gets a placement of its own, with its file.

@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 
 use routepack::formats;
-use routepack::simulation::StepTime;
-use routepack::{Placement, RowsPoint, Simulated, SimulatedArm, SimulatedError, rows_curve, simulate_plan};
+use routepack::problem::four_places;
+use routepack::simulation::{Cluster, Machine, Model, SimulateOptions, StepTime};
+use routepack::{
+    Placement, Plan, RowsPoint, Simulated, SimulatedArm, SimulatedError, placement_in_words, rows_curve,
+    simulate_plan,
+};
 use routepack_bench::Sample;
 
-use super::machine::{ClusterArguments, model_file, read_model};
-use super::outputs::{check_outputs, given};
+use super::machine::{RunArguments, cluster_file, model_file, read_cluster, read_model};
+use super::outputs::{check_json, check_outputs, given, speaks};
 use super::rows_table::rows_table;
 use super::{read_window, refused};
 use crate::exit::Failure;
@@ -21,12 +25,16 @@ use crate::table::{self, write_csv};
 #[command(after_help = "\
 Examples:
   routepack simulate plan.json --window window.npz --model ling-3.0-tiny-like --cluster h20
+  routepack simulate plan.json --window window.npz        # on the machine of the plan's own job
   routepack simulate plan.json --window window.npz --model config.json --cluster my-cluster.toml --recompute
   routepack simulate plan.json --window window.npz --model qwen3-30b-a3b --cluster h200 --extra-rows 8
   routepack simulate plan.json --window window.npz --model qwen3-30b-a3b --cluster h200 --json | jq '.arms[].seconds'
 
 Models and clusters are presets, TOML files of the same form, or (models) the config.json a model is published with.
-Presets and what each figure is taken from: crates/routepack-simulate/presets.
+Presets and what each figure is taken from: crates/routepack-simulate/presets. Where the job of the plan has a [machine], its
+model, cluster and options stand for those not given here.
+
+Arms are those of `routepack report`, with the placements it says.
 
 Ctrl-C while rows are arranged: the numbers of rows that are done, exit code 0.
 
@@ -37,17 +45,20 @@ pub(crate) struct Arguments {
     /// The window it was made from.
     #[arg(long)]
     window: PathBuf,
-    /// Model: the name of a preset, a TOML file, or a config.json.
+    /// Model: the name of a preset, a TOML file, or a config.json; the plan's own by default.
     #[arg(long, value_name = "NAME|FILE")]
-    model: String,
+    model: Option<String>,
+    /// Cluster: the name of a preset, or a TOML file; the plan's own by default.
+    #[arg(long, value_name = "NAME|FILE")]
+    cluster: Option<String>,
     #[command(flatten)]
-    cluster: ClusterArguments,
+    run: RunArguments,
     /// Charge moving the experts from the plan's resident placement; from expert e in slot e where it names none.
     #[arg(long)]
     charge_moves: bool,
-    /// Seconds of planning that rollouts do not hide; charged to every arm.
-    #[arg(long, default_value_t = 0.0)]
-    planning_seconds: f64,
+    /// Seconds of planning that rollouts do not hide; charged to every arm. None by default.
+    #[arg(long)]
+    planning_seconds: Option<f64>,
     /// Also arrange up to this many rows more than the plan has, under its placement, and say what that is worth.
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     extra_rows: Option<u32>,
@@ -62,12 +73,16 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut inputs = vec![("PLAN", arguments.plan.as_path()), ("--window", &arguments.window)];
-    inputs.extend(model_file(&arguments.model).into_iter().chain(arguments.cluster.file()));
-    check_outputs(&inputs, &given(&[("--rows-curve", &arguments.rows_curve)]))?;
-    let (model, cluster) = (read_model(&arguments.model)?, arguments.cluster.read()?);
-    let options = arguments.cluster.options(arguments.planning_seconds);
-    options.check().map_err(|error| Failure::Input(error.to_string()))?;
+    inputs.extend(arguments.model.as_deref().and_then(model_file));
+    inputs.extend(arguments.cluster.as_deref().and_then(cluster_file));
+    let outputs = given(&[("--rows-curve", &arguments.rows_curve)]);
+    check_outputs(&inputs, &outputs)?;
+    check_json(arguments.json, &outputs)?;
+    let model = arguments.model.as_deref().map(read_model).transpose()?;
+    let cluster = arguments.cluster.as_deref().map(read_cluster).transpose()?;
     let plan = formats::read_plan(&arguments.plan)?;
+    let machine = machine(arguments, &plan, model, cluster)?;
+    let Machine { model, cluster, options } = &machine;
     let batch = read_window(&arguments.window)?;
     let resident = match &plan.placement {
         Some(placement) if arguments.charge_moves => {
@@ -81,47 +96,80 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         _ => None,
     };
-    let simulated = simulate_plan(&plan, &batch, resident.as_ref(), &model, &cluster, &options);
+    let simulated = simulate_plan(&plan, &batch, resident.as_ref(), model, cluster, options);
     let simulated = match simulated {
         Ok(simulated) => simulated,
         Err(SimulatedError::Verify(error)) => return refused(&arguments.plan, &error, arguments.json),
         Err(error) => return Err(Failure::input(arguments.window.display(), error)),
     };
     let Some(extra_rows) = arguments.extra_rows else {
-        return if arguments.json { print_json(&simulated) } else { print(&in_words(&simulated)) };
+        return if arguments.json {
+            print_json(&simulated)
+        } else {
+            print(&in_words(&simulated, &plan, &machine))
+        };
     };
     let stop = Deadline::after(None).stop();
-    let curve = rows_curve(&plan, &batch, extra_rows, (&model, &cluster, &options), &stop)
+    let curve = rows_curve(&plan, &batch, extra_rows, (model, cluster, options), &stop)
         .map_err(|error| Failure::input(arguments.window.display(), error))?;
     if let Some(path) = &arguments.rows_curve {
-        write_csv(path, &CURVE_HEADER, &curve.iter().map(curve_line).collect::<Vec<_>>())?;
+        let line = |point: &RowsPoint| curve_line(point, &machine.in_words(), &plan.sha256);
+        write_csv(path, &CURVE_HEADER, &curve.iter().map(line).collect::<Vec<_>>())?;
+    }
+    if !speaks(&outputs) {
+        return Ok(());
     }
     if arguments.json {
         return print_json(&serde_json::json!({ "simulated": simulated, "rows_curve": curve }));
     }
     let own = curve.first().map_or(0, |point| point.rows);
     let table = rows_table(&curve, own);
-    print(&format!("{}\n\nstep time by rows, simulated:\n{table}", in_words(&simulated)))
+    print(&format!("{}\n\nstep time by rows, simulated:\n{table}", in_words(&simulated, &plan, &machine)))
 }
 
-const CURVE_HEADER: [&str; 5] = ["rows", "seconds", "tokens_per_second", "bubble", "joint_score"];
+/// What the step runs on: as asked, else as the plan's own machine.
+fn machine(
+    arguments: &Arguments,
+    plan: &Plan,
+    model: Option<Model>,
+    cluster: Option<Cluster>,
+) -> Result<Machine, Failure> {
+    let own = plan.machine.as_ref();
+    let missing = |name: &str| {
+        let message = format!("{name} is missing, and the plan's job had no [machine]");
+        Failure::input(arguments.plan.display(), message)
+    };
+    let model = model.or_else(|| own.map(|own| own.model.clone())).ok_or_else(|| missing("--model"))?;
+    let cluster =
+        cluster.or_else(|| own.map(|own| own.cluster.clone())).ok_or_else(|| missing("--cluster"))?;
+    let usual = own.map_or_else(SimulateOptions::default, |own| own.options.clone());
+    let mut options = arguments.run.over(usual);
+    options.planning_seconds = arguments.planning_seconds.unwrap_or(options.planning_seconds);
+    options.check().map_err(|error| Failure::Input(error.to_string()))?;
+    Ok(Machine { model, cluster, options })
+}
 
-fn curve_line(point: &RowsPoint) -> Vec<String> {
+const CURVE_HEADER: [&str; 7] =
+    ["rows", "seconds", "tokens_per_second", "bubble", "joint_score", "machine", "plan_sha256"];
+
+fn curve_line(point: &RowsPoint, machine: &str, plan_sha256: &str) -> Vec<String> {
     let RowsPoint { rows, seconds, tokens_per_second, bubble, joint_score } = point;
     std::iter::once(rows.to_string())
         .chain([seconds, tokens_per_second, bubble, joint_score].map(f64::to_string))
+        .chain([machine.to_owned(), plan_sha256.to_owned()])
         .collect()
 }
 
-fn in_words(simulated: &Simulated) -> String {
-    let Simulated { plan_sha256, model, cluster, arms, without } = simulated;
+fn in_words(simulated: &Simulated, plan: &Plan, machine: &Machine) -> String {
+    let Simulated { plan_sha256, arms, without, .. } = simulated;
     let header: Vec<&str> = std::iter::once("").chain(arms.iter().map(|arm| arm.name.as_str())).collect();
-    let mut lines = vec![
-        format!("plan {plan_sha256}"),
-        format!("{model} on {cluster}, simulated"),
-        String::new(),
-        table::render(&header, &rows(arms)),
-    ];
+    let mut lines = vec![format!("plan {plan_sha256}"), format!("{}, simulated", machine.in_words())];
+    let other = plan.machine.as_ref().filter(|own| *own != machine);
+    lines.extend(other.map(|own| {
+        let same = if own.in_words() == machine.in_words() { ", with other options" } else { "" };
+        format!("its rows were chosen on another machine: {}{same}", own.in_words())
+    }));
+    lines.extend([String::new(), table::render(&header, &rows(arms))]);
     lines.extend(without.iter().map(|(name, why)| format!("{name}: no layout ({why})")));
     lines.join("\n")
 }
@@ -153,7 +201,8 @@ fn rows(arms: &[SimulatedArm]) -> Vec<Vec<String>> {
     let first = arms.first().map_or(1.0, |arm| arm.tokens_per_second);
     let mut rows = vec![
         row("rows", &|arm| arm.rows.to_string()),
-        row("seconds", &|arm| format!("{:.4}", arm.time.seconds)),
+        row("placement", &|arm| placement_in_words(&arm.placement).to_owned()),
+        row("seconds", &|arm| four_places(arm.time.seconds)),
         row("tokens/s", &|arm| format!("{:.0}", arm.tokens_per_second)),
         row("against the first %", &|arm| format!("{:+.2}", 100.0 * (arm.tokens_per_second / first - 1.0))),
     ];

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use routepack::formats;
 use serde::Serialize;
 
+use super::outputs::check_inputs;
 use super::{read_window, refused};
 use crate::exit::Failure;
 use crate::output::{print, print_json};
@@ -43,6 +44,7 @@ struct Claim {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    check_inputs(&[("PLAN", &arguments.plan), ("--window", &arguments.window)])?;
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let verified = match routepack::verify(&plan, &batch) {

@@ -1,16 +1,18 @@
-//! Annealing: temperature, energies and families of the first search, temperature by temperature.
+//! Annealing: temperature, energies and families of the layout searches, temperature by temperature.
 
 use serde::Deserialize;
 
 use super::{MOST, titles, within};
-use crate::lines::{Lines, lines};
+use crate::lines::{Lines, Scale, lines};
 use crate::{NumberTable, Picture};
 
 /// One temperature: a line of the table that `routepack plan --trace` writes. Other columns are left alone.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TracePoint {
-    /// Optimizer step, counted from 1.
-    pub step: u32,
+    /// Optimizer step, as in the plan.
+    pub step: i64,
+    /// Search, counted from 1 through the steps and the numbers of rows tried.
+    pub search: u32,
     /// Number of the temperature.
     pub rung: u32,
     /// Temperature, in units of the energy.
@@ -29,6 +31,8 @@ pub struct TracePoint {
     pub spread: f64,
     /// Families that are left.
     pub families: u32,
+    /// SHA-256 of the plan the searches led to.
+    pub plan_sha256: String,
 }
 
 impl TracePoint {
@@ -49,46 +53,54 @@ impl TracePoint {
     }
 }
 
-/// Energies, their spread, the temperature, and the families, in the order of the file.
+type Series = (&'static str, fn(&TracePoint) -> f64);
+
+/// Energies, their spread, the temperature, and the families, in the order of the file; searches stand side by side.
 pub fn annealing(trace: &[TracePoint]) -> Vec<Picture> {
-    type Series = (&'static str, fn(&TracePoint) -> f64);
-    let picture =
-        |id: &str, title: &str, y_label: &str, caption: &str, series: &[Series], from_zero: bool| {
-            let points: Vec<Vec<(f64, f64)>> = series
-                .iter()
-                .map(|(_, value)| {
-                    let values = trace.iter().map(value).enumerate();
-                    values
-                        .map(|(at, value)| (at as f64, value))
-                        .filter(|(_, value)| value.is_finite())
-                        .collect()
-                })
-                .collect();
-            let names: Vec<&str> = series.iter().map(|(name, _)| *name).collect();
-            let drawing = lines(&Lines {
-                title,
-                x_label: "temperature, counted through the file",
-                y_label,
-                whole: true,
-                names: &names,
-                series: &points,
-                from_zero,
-            });
-            let rows = trace.iter().map(|point| {
-                let values = series.iter().map(|(_, value)| value(point).to_string());
-                [point.step.to_string(), point.rung.to_string()].into_iter().chain(values).collect()
-            });
-            let header = titles(["step", "temperature no."])
+    let begins =
+        |at: &usize| (trace[at - 1].step, trace[at - 1].search) != (trace[*at].step, trace[*at].search);
+    let breaks: Vec<f64> = (1..trace.len()).filter(begins).map(|at| at as f64).collect();
+    let searches = match breaks.len() {
+        0 => String::new(),
+        more => format!(" {} searches, one after another, each from its own hottest temperature.", more + 1),
+    };
+    let picture = |id: &str, title: &str, y_label: &str, caption: &str, series: &[Series], scale: Scale| {
+        let points: Vec<Vec<(f64, f64)>> = series
+            .iter()
+            .map(|(_, value)| {
+                let values = trace.iter().map(value).enumerate();
+                values.map(|(at, value)| (at as f64, value)).filter(|(_, value)| value.is_finite()).collect()
+            })
+            .collect();
+        let names: Vec<&str> = series.iter().map(|(name, _)| *name).collect();
+        let drawing = lines(&Lines {
+            title,
+            x_label: "temperatures, one after another",
+            y_label,
+            whole: true,
+            names: &names,
+            breaks: &breaks,
+            series: &points,
+            scale,
+        });
+        let rows = trace.iter().map(|point| {
+            let values = series.iter().map(|(_, value)| value(point).to_string());
+            [point.step.to_string(), point.search.to_string(), point.rung.to_string()]
                 .into_iter()
-                .chain(names.iter().map(|name| (*name).to_owned()));
-            Picture {
-                id: id.to_owned(),
-                title: title.to_owned(),
-                caption: caption.to_owned(),
-                drawing,
-                numbers: NumberTable { header: header.collect(), rows: rows.collect() },
-            }
-        };
+                .chain(values)
+                .collect()
+        });
+        let header = titles(["step", "search", "temperature no."])
+            .into_iter()
+            .chain(names.iter().map(|name| (*name).to_owned()));
+        Picture {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            caption: format!("{caption}{searches}"),
+            drawing,
+            numbers: NumberTable { header: header.collect(), rows: rows.collect() },
+        }
+    };
     vec![
         picture(
             "annealing-energy",
@@ -96,7 +108,7 @@ pub fn annealing(trace: &[TracePoint]) -> Vec<Picture> {
             "energy (cost scaled as in the search)",
             "Best, median and worst of the population after its sweeps at each temperature.",
             &[("best", |point| point.best), ("median", |point| point.median), ("worst", |point| point.worst)],
-            false,
+            Scale::Fitted,
         ),
         picture(
             "annealing-temperature",
@@ -104,7 +116,7 @@ pub fn annealing(trace: &[TracePoint]) -> Vec<Picture> {
             "energy (cost scaled as in the search)",
             "The spread of the population's energies should fall with the temperature: where it stands, the search is frozen.",
             &[("temperature", |point| point.temperature), ("spread (sd)", |point| point.spread)],
-            true,
+            Scale::Powers,
         ),
         picture(
             "annealing-families",
@@ -112,7 +124,7 @@ pub fn annealing(trace: &[TracePoint]) -> Vec<Picture> {
             "families left",
             "Replicas with one ancestor are a family. Few families early mean that the population has forgotten its seeds.",
             &[("families", |point| f64::from(point.families))],
-            true,
+            Scale::FromZero,
         ),
     ]
 }

@@ -72,9 +72,10 @@ pub(super) fn row_costs(drawn: &Drawn<'_>) -> Picture {
         let (attention, expert) = blocks[block];
         format!("{}: attention {}, experts {}", name(block), drawn.cost(attention), drawn.cost(expert))
     };
+    let blocks_label = format!("row × {} shards: row 0's shards, row 1's, and so on", evaluation.num_shards);
     let drawing = bars(&Bars {
         title,
-        x_label: if evaluation.num_shards == 1 { "row" } else { "row × shard" },
+        x_label: if evaluation.num_shards == 1 { "row" } else { &blocks_label },
         y_label: "cost (unit of the paper)",
         places: (-0.5, 1.0),
         parts: &["attention", "experts"],

@@ -1,10 +1,10 @@
 //! Layers: the busiest rank against the mean, before and after placement.
 
-use routepack_problem::Placement;
+use routepack_problem::{Placement, evaluate};
 
-use super::{Drawn, titles};
+use super::Drawn;
 use crate::heat_map::{HeatMap, heat_map};
-use crate::lines::{Lines, lines};
+use crate::lines::{Lines, Scale, lines};
 use crate::{NumberTable, Picture};
 
 /// Load of every rank over the window under a placement, `[layers][ranks]`, recorded routed rows.
@@ -35,29 +35,37 @@ pub(super) fn layer_peaks(drawn: &Drawn<'_>) -> Picture {
     let evaluation = &drawn.evaluation;
     let layers = evaluation.num_layers;
     let charged = |layer: usize| evaluation.peaks.iter().skip(layer).step_by(layers).sum::<u64>();
+    // The same rows under the placement before: what the step would have paid without moves.
+    let stayed = evaluate(drawn.step.instance, drawn.step.before, drawn.step.layout).peaks;
+    let stayed = |layer: usize| stayed.iter().skip(layer).step_by(layers).sum::<u64>();
     let ratio = |layer: usize, value: u64| {
         let mean = mean(&after[layer]);
         (layer as f64, if mean > 0.0 { value as f64 / mean } else { 1.0 })
     };
     let series: Vec<Vec<(f64, f64)>> = vec![
         (0..layers).map(|layer| ratio(layer, peak(&before[layer]))).collect(),
+        (0..layers).map(|layer| ratio(layer, stayed(layer))).collect(),
         (0..layers).map(|layer| ratio(layer, peak(&after[layer]))).collect(),
         (0..layers).map(|layer| ratio(layer, charged(layer))).collect(),
     ];
     let title = "Busiest rank of every layer over the mean";
+    let name = drawn.step.before_name;
+    let (was_window, was_rows) = (format!("{name}, window"), format!("{name}, rows"));
     let drawing = lines(&Lines {
         title,
         x_label: "MoE layer",
         y_label: "load over the mean rank's",
         whole: true,
-        names: &["before", "after, window", "after, rows"],
+        names: &[&was_window, &was_rows, "plan, window", "plan, rows"],
+        breaks: &[],
         series: &series,
-        from_zero: false,
+        scale: Scale::Fitted,
     });
     let rows = (0..layers).map(|layer| {
         vec![
             layer.to_string(),
             peak(&before[layer]).to_string(),
+            stayed(layer).to_string(),
             peak(&after[layer]).to_string(),
             charged(layer).to_string(),
             format!("{:.1}", mean(&after[layer])),
@@ -66,18 +74,15 @@ pub(super) fn layer_peaks(drawn: &Drawn<'_>) -> Picture {
     Picture {
         id: drawn.id("layers"),
         title: title.to_owned(),
-        caption: "1 is perfect balance. \u{201c}Window\u{201d}: all tokens of the step at once; \u{201c}rows\u{201d}: the sum over rows and shards of each one's \
-                  busiest rank, which is what the step pays."
-            .to_owned(),
+        caption: format!(
+            "1 is perfect balance. \u{201c}{name}\u{201d}: experts where the plan found them; \u{201c}window\u{201d}: all tokens of the step at once; \
+             \u{201c}rows\u{201d}: the sum over rows and shards of each one's busiest rank in the plan's layout, which is what the step pays."
+        ),
         drawing,
         numbers: NumberTable {
-            header: titles([
-                "layer",
-                "busiest rank before (rows)",
-                "after, window",
-                "after, sum over rows and shards",
-                "mean rank",
-            ]),
+            header: ["layer, routed rows", &was_window, &was_rows, "plan, window", "plan, rows", "mean rank"]
+                .map(str::to_owned)
+                .to_vec(),
             rows: rows.collect(),
         },
     }

@@ -1,5 +1,7 @@
 //! Lengths of samples, and how full the cells are.
 
+use routepack_problem::counted;
+
 use super::{Drawn, titles};
 use crate::bars::{Bars, bars};
 use crate::heat_map::{HeatMap, heat_map};
@@ -19,11 +21,11 @@ pub(super) fn lengths(drawn: &Drawn<'_>) -> Picture {
     lengths.iter().for_each(|&length| counts[(length / width) as usize] += 1);
     let range = |bin: usize| {
         let first = bin as u64 * width;
-        format!("{first} to {}", first + width - 1)
+        if width == 1 { first.to_string() } else { format!("{first} to {}", first + width - 1) }
     };
     let title = "Lengths of the samples";
     let values: Vec<Vec<f64>> = counts.iter().map(|&count| vec![count as f64]).collect();
-    let words = |bin: usize| format!("{} samples of {} tokens", counts[bin], range(bin));
+    let words = |bin: usize| format!("{} of {} tokens", counted(counts[bin], "sample"), range(bin));
     let drawing = bars(&Bars {
         title,
         x_label: "padded tokens of a sample",
@@ -40,7 +42,9 @@ pub(super) fn lengths(drawn: &Drawn<'_>) -> Picture {
         id: drawn.id("lengths"),
         title: title.to_owned(),
         caption: format!(
-            "{recorded} samples, {tokens} tokens, {:.0} a sample; a cell holds {}.",
+            "{}, {}, {:.0} a sample; a cell holds {}.",
+            counted(recorded as u64, "sample"),
+            counted(tokens, "token"),
             tokens as f64 / recorded.max(1) as f64,
             instance.cell_capacity()
         ),

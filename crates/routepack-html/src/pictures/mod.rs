@@ -18,7 +18,7 @@ use crate::Picture;
 
 pub use annealing::{TracePoint, annealing};
 pub use moves::placement_moves;
-pub use rows_curve::{RowsPoint, rows_curve_picture};
+pub use rows_curve::{RowsLine, RowsPoint, rows_curve_picture};
 pub use trade_off::{MovePoint, trade_off_curve};
 
 /// A verified step, ready to be drawn.
@@ -31,6 +31,8 @@ pub struct ShownStep<'a> {
     pub placement: &'a Placement,
     /// Where experts lived before; of the same shape.
     pub before: &'a Placement,
+    /// What that placement is called: `identity` or `resident`.
+    pub before_name: &'a str,
     /// The step's figures as verified.
     pub figures: &'a Figures,
 }

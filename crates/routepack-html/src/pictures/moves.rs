@@ -1,6 +1,6 @@
 //! Moves: which rank hands how many experts to which.
 
-use routepack_problem::Placement;
+use routepack_problem::{Placement, counted};
 
 use crate::heat_map::{HeatMap, heat_map};
 use crate::{NumberTable, Picture};
@@ -22,7 +22,7 @@ pub fn placement_moves(before: &Placement, after: &Placement) -> Picture {
     let title = "Experts that move from rank to rank";
     let values: Vec<Vec<f64>> =
         moves.iter().map(|row| row.iter().map(|&count| count as f64).collect()).collect();
-    let words = |from: usize, to: usize| format!("{} experts", moves[from][to]);
+    let words = |from: usize, to: usize| counted(moves[from][to], "expert");
     let drawing = heat_map(&HeatMap {
         title,
         row: "from rank",
@@ -40,7 +40,7 @@ pub fn placement_moves(before: &Placement, after: &Placement) -> Picture {
     Picture {
         id: "moves".to_owned(),
         title: title.to_owned(),
-        caption: format!("{moved} of {all} experts over all layers change their rank."),
+        caption: format!("Experts that change their rank: {moved} of {all} over all layers."),
         drawing,
         numbers: NumberTable { header: header.collect(), rows: rows.collect() },
     }

@@ -1,10 +1,11 @@
 //! Simulated step time by the number of rows.
 
+use routepack_problem::{counted, four_places};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MOST, titles, within};
-use crate::lines::{Lines, lines};
+use crate::lines::{Lines, Scale, lines};
 use crate::{NumberTable, Picture};
 
 /// Step time with so many rows: of a plan whose rows it decided, or a line of `routepack simulate --rows-curve`.
@@ -20,6 +21,33 @@ pub struct RowsPoint {
     pub bubble: f64,
     /// Cost of the slowest shard, unit of the paper.
     pub joint_score: f64,
+}
+
+/// A line of the table that `routepack simulate --rows-curve` writes.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct RowsLine {
+    /// As in [`RowsPoint`].
+    pub rows: u64,
+    /// As in [`RowsPoint`].
+    pub seconds: f64,
+    /// As in [`RowsPoint`].
+    pub tokens_per_second: f64,
+    /// As in [`RowsPoint`].
+    pub bubble: f64,
+    /// As in [`RowsPoint`].
+    pub joint_score: f64,
+    /// Model and cluster.
+    pub machine: String,
+    /// SHA-256 of the plan whose rows these are, or that they are more than.
+    pub plan_sha256: String,
+}
+
+impl RowsLine {
+    /// The point it states.
+    pub fn point(&self) -> RowsPoint {
+        let Self { rows, seconds, tokens_per_second, bubble, joint_score, .. } = *self;
+        RowsPoint { rows, seconds, tokens_per_second, bubble, joint_score }
+    }
 }
 
 impl RowsPoint {
@@ -40,8 +68,8 @@ impl RowsPoint {
     }
 }
 
-/// Step time and, of it, the bubble, by rows; `title` says whose.
-pub fn rows_curve_picture(id: String, title: &str, points: &[RowsPoint]) -> Picture {
+/// Step time and, of it, the bubble, by rows; `title` says whose, `machine` on what.
+pub fn rows_curve_picture(id: String, title: &str, machine: &str, points: &[RowsPoint]) -> Picture {
     let of = |value: fn(&RowsPoint) -> f64| {
         let places = points.iter().map(|point| (point.rows as f64, value(point)));
         places.filter(|(_, value)| value.is_finite()).collect()
@@ -53,8 +81,9 @@ pub fn rows_curve_picture(id: String, title: &str, points: &[RowsPoint]) -> Pict
         y_label: "seconds (simulated)",
         whole: true,
         names: &["step", "pipeline bubble"],
+        breaks: &[],
         series: &series,
-        from_zero: true,
+        scale: Scale::FromZero,
     });
     let least = points.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds));
     let rows = points.iter().map(|point| {
@@ -68,8 +97,9 @@ pub fn rows_curve_picture(id: String, title: &str, points: &[RowsPoint]) -> Pict
         title: title.to_owned(),
         caption: least.map_or_else(String::new, |point| {
             format!(
-                "Least with {} rows: {:.4} s. More rows shrink the bubble and add slowest slots.",
-                point.rows, point.seconds
+                "{machine}. Least with {}: {} s. More rows shrink the bubble and add slowest slots.",
+                counted(point.rows, "row"),
+                four_places(point.seconds)
             )
         }),
         drawing,

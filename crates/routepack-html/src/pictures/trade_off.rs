@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::lines::{Lines, lines};
+use crate::lines::{Lines, Scale, lines};
 use crate::{NumberTable, Picture};
 
 /// A line of the table that `routepack place --curve` writes: with so many moves a layer's peak is this.
@@ -58,8 +58,9 @@ pub fn trade_off_curve(points: &[MovePoint]) -> Picture {
         y_label: "experts moved, all layers",
         whole: false,
         names: &names,
+        breaks: &[],
         series: &series,
-        from_zero: true,
+        scale: Scale::FromZero,
     });
     let header = std::iter::once("peak above bound, %").chain(names.iter().copied());
     let rows = percents.iter().enumerate().map(|(at, percent)| {

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use routepack::binpack::PackOptions;
+use routepack::problem::counted;
 use routepack_bench::{BinsBench, Optima, Record, Status, Summary, Table, bench_bins};
 
+use super::super::outputs::{Named, check_distinct, check_outputs, given};
+use super::check_table;
 use crate::exit::Failure;
 use crate::interrupt;
-use crate::output::{print, say};
+use crate::output::{print, print_json, say};
 
 /// Arguments of `routepack bench bins`.
 #[derive(clap::Args)]
@@ -45,6 +48,9 @@ pub(super) struct Arguments {
     /// No line an instance on standard error.
     #[arg(short, long)]
     quiet: bool,
+    /// Print the counts as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -54,10 +60,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if let Some(folder) = &arguments.certificates {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
-    }
+    check_table(&arguments.output)?;
     let bench = BinsBench {
         instances: arguments.instances.clone(),
         first: arguments.first.map(usize::from),
@@ -69,6 +72,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         // Time is the limit, and memory: the widest capacities published take tables of almost 4 GiB.
         options: PackOptions { cases: u64::MAX, table_bytes: 4 << 30, ..PackOptions::default() },
     };
+    let files = bench.files()?;
+    let certificates: Vec<PathBuf> = files.iter().filter_map(|file| bench.certificate_of(file)).collect();
+    let mut inputs: Vec<Named<'_>> = files.iter().map(|file| ("INSTANCES", file.as_path())).collect();
+    inputs.extend(given(&[("--optima", &arguments.optima)]));
+    let table = [("--output", arguments.output.as_path())];
+    let outputs: Vec<Named<'_>> =
+        table.into_iter().chain(certificates.iter().map(|path| ("--certificates", path.as_path()))).collect();
+    check_distinct(&inputs, &outputs)?;
+    for folder in certificates.iter().filter_map(|path| path.parent()) {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
+    }
+    // Again, for their folders are there now.
+    check_distinct(&inputs, &outputs)?;
+    check_outputs(&inputs, &outputs[1..])?;
     let mut table = Table::open(&arguments.output)?;
     let flag = interrupt::flag();
     let stop = || flag.load(std::sync::atomic::Ordering::Relaxed);
@@ -84,12 +102,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let summary = bench_bins(&bench, &mut table, &stop, &mut observe)?;
-    if summary.classes.len() > 1 {
+    if arguments.json {
+        print_json(&summary)?;
+    } else if summary.classes.len() > 1 {
         for class in &summary.classes {
             print(&format!("{}: {}", class.class, counts(class)))?;
         }
     }
-    print(&counts(&summary))?;
+    if !arguments.json {
+        print(&counts(&summary))?;
+    }
     if summary.wrong > 0 {
         let output = arguments.output.display();
         return Err(Failure::Refused(format!("{output}: {} contradictions", summary.wrong)));
@@ -100,7 +122,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn counts(summary: &Summary) -> String {
     let Summary { instances, proved, open, wrong, left, mean_seconds, max_seconds, .. } = summary;
     format!(
-        "{instances} instances: {proved} proved (mean {mean_seconds:.2} s, longest {max_seconds:.2} s), {open} open, \
-         {wrong} wrong, {left} left"
+        "{}: {proved} proved (mean {mean_seconds:.2} s, longest {max_seconds:.2} s), {open} open, \
+         {wrong} wrong, {left} left",
+        counted(*instances, "instance")
     )
 }

@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use routepack::baselines::PEERS;
-use routepack::formats;
 use routepack::simulation::presets;
+use routepack::{Job, formats};
 use routepack_bench::{ArmFigures, LayoutArm, LayoutWindow, LayoutsBench, WindowArms, bench_layouts};
 
+use serde_json::{Map, Value};
+
 use super::super::machine::{ClusterArguments, model_file, read_model};
-use super::super::outputs::{check_outputs, given};
+use super::super::outputs::{check_json, check_outputs, given, speaks};
 use super::super::{in_pool, read_window};
 use crate::chart::{Dots, draw_dots};
 use crate::exit::Failure;
 use crate::interrupt;
-use crate::output::{print, say};
+use crate::output::{print, print_json, say};
 use crate::table::{render, write_csv};
 
 /// Arguments of `routepack bench layouts`.
@@ -46,6 +48,9 @@ pub(super) struct Arguments {
     /// No line a window on standard error.
     #[arg(short, long)]
     quiet: bool,
+    /// Print JSON: an element an arm, with the names and figures of the table.
+    #[arg(long)]
+    json: bool,
 }
 
 fn after_help() -> String {
@@ -68,12 +73,19 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Runs the command.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let beside: Vec<PathBuf> = arguments.windows.iter().map(|path| job_of(path, arguments)).collect();
     let mut inputs: Vec<_> = arguments.windows.iter().map(|path| ("WINDOWS", path.as_path())).collect();
+    // One job for all is read for each.
+    let beside: Vec<PathBuf> = match &arguments.job {
+        Some(job) => vec![job.clone()],
+        None => arguments.windows.iter().map(|path| path.with_extension("toml")).collect(),
+    };
     inputs.extend(beside.iter().map(|path| ("the job", path.as_path())));
     inputs
         .extend(arguments.models.iter().filter_map(|name| model_file(name)).chain(arguments.cluster.file()));
-    check_outputs(&inputs, &given(&[("--output", &arguments.output), ("--plot", &arguments.plot)]))?;
+    let outputs = given(&[("--output", &arguments.output), ("--plot", &arguments.plot)]);
+    check_outputs(&inputs, &outputs)?;
+    check_json(arguments.json, &outputs)?;
+    let names = names(&arguments.windows)?;
     let models: Vec<&str> = if arguments.models.is_empty() {
         presets::model_names().collect()
     } else {
@@ -82,9 +94,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = LayoutsBench {
         models: models.into_iter().map(read_model).collect::<Result<_, _>>()?,
         cluster: arguments.cluster.read()?,
-        options: arguments.cluster.options(0.0),
+        options: arguments.cluster.options(),
         overlap_seconds: arguments.overlap_seconds,
-        windows: arguments.windows.iter().map(|path| read(path, arguments)).collect::<Result<_, _>>()?,
+        windows: read(arguments, names)?,
     };
     bench.options.check().map_err(|error| Failure::Input(error.to_string()))?;
     let stop = interrupt::flag();
@@ -99,27 +111,54 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(path) = &arguments.output {
         let lines: Vec<Vec<String>> =
-            windows.iter().flat_map(|window| window.arms.iter().map(|arm| csv_line(window, arm))).collect();
-        write_csv(path, &CSV_HEADER, &lines)?;
+            of_arms(&windows, |window, arm| line(window, arm).map(|(_, value)| text(value)).to_vec());
+        write_csv(path, &HEADER, &lines)?;
     }
     if let Some(path) = &arguments.plot {
         plot(path, &windows)?;
     }
-    print(&windows.iter().map(in_words).collect::<Vec<_>>().join("\n\n"))
+    match arguments.json {
+        _ if !speaks(&outputs) => Ok(()),
+        true => print_json(&of_arms(&windows, |window, arm| {
+            line(window, arm).into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>()
+        })),
+        false => print(&windows.iter().map(in_words).collect::<Vec<_>>().join("\n\n")),
+    }
 }
 
-/// The job of a window: the one given for all, or the one beside it.
-fn job_of(window: &Path, arguments: &Arguments) -> PathBuf {
-    arguments.job.clone().unwrap_or_else(|| window.with_extension("toml"))
+fn of_arms<T>(windows: &[WindowArms], of: fn(&WindowArms, &LayoutArm) -> T) -> Vec<T> {
+    windows.iter().flat_map(|window| window.arms.iter().map(move |arm| of(window, arm))).collect()
 }
 
-fn read(path: &Path, arguments: &Arguments) -> Result<LayoutWindow, Failure> {
-    let job = job_of(path, arguments);
-    let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    Ok(LayoutWindow { name, job: formats::read_toml(&job)?, batch: read_window(path)? })
+/// Names of the windows in tables: of their files; with the folder where two files are called the same.
+fn names(windows: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let stem =
+        |path: &Path| path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let namesakes = |path: &Path| windows.iter().filter(|other| stem(other) == stem(path)).count();
+    let name = |path: &PathBuf| match namesakes(path) {
+        1 => stem(path),
+        _ => path.display().to_string(),
+    };
+    let names: Vec<String> = windows.iter().map(name).collect();
+    match names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        Some((_, twice)) => Err(Failure::Input(format!("WINDOWS {twice}: given twice"))),
+        None => Ok(names),
+    }
 }
 
-const CSV_HEADER: [&str; 16] = [
+fn read(arguments: &Arguments, names: Vec<String>) -> Result<Vec<LayoutWindow>, Failure> {
+    let shared: Option<Job> = arguments.job.as_deref().map(formats::read_toml).transpose()?;
+    let one = |(path, name): (&PathBuf, String)| {
+        let job = match &shared {
+            Some(job) => job.clone(),
+            None => formats::read_toml(&path.with_extension("toml"))?,
+        };
+        Ok(LayoutWindow { name, job, batch: read_window(path)? })
+    };
+    arguments.windows.iter().zip(names).map(one).collect()
+}
+
+const HEADER: [&str; 16] = [
     "window",
     "model",
     "tokens",
@@ -138,23 +177,45 @@ const CSV_HEADER: [&str; 16] = [
     "no_layout",
 ];
 
-fn csv_line(window: &WindowArms, arm: &LayoutArm) -> Vec<String> {
-    let model = window.model.clone().unwrap_or_default();
-    let mut line = vec![window.window.clone(), model, window.tokens.to_string(), arm.name.to_owned()];
-    match &arm.figures {
-        Ok(figures) => {
-            let ArmFigures { rows, cells, over_cap, largest_cell, peak_sum, worst_peak, .. } = figures;
-            line.extend([rows, cells, over_cap, largest_cell].map(u64::to_string));
-            line.push(figures.attention_cost.to_string());
-            line.extend([peak_sum, worst_peak].map(u64::to_string));
-            line.push(figures.joint_score.to_string());
-        }
-        Err(_) => line.extend(std::iter::repeat_n(String::new(), 8)),
+/// An arm's line of the table: names and values, null where there is none.
+fn line(window: &WindowArms, arm: &LayoutArm) -> [(&'static str, Value); 16] {
+    let figures = arm.figures.as_ref().ok();
+    let count = |of: fn(&ArmFigures) -> u64| figures.map_or(Value::Null, |figures| of(figures).into());
+    let cost = |of: fn(&ArmFigures) -> f64| figures.map_or(Value::Null, |figures| of(figures).into());
+    let values = [
+        window.window.as_str().into(),
+        window.model.clone().into(),
+        window.tokens.into(),
+        arm.name.into(),
+        count(|figures| figures.rows),
+        count(|figures| figures.cells),
+        count(|figures| figures.over_cap),
+        count(|figures| figures.largest_cell),
+        cost(|figures| figures.attention_cost),
+        count(|figures| figures.peak_sum),
+        count(|figures| figures.worst_peak),
+        cost(|figures| figures.joint_score),
+        arm.step_seconds.into(),
+        microseconds(arm.planning_seconds).into(),
+        microseconds(arm.net_planning_seconds).into(),
+        arm.figures.as_ref().err().cloned().into(),
+    ];
+    let mut names = HEADER.into_iter();
+    values.map(|value| (names.next().expect("a name each"), value))
+}
+
+/// A value as a table has it.
+fn text(value: Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
     }
-    line.push(arm.step_seconds.map_or_else(String::new, |seconds| seconds.to_string()));
-    line.extend([arm.planning_seconds, arm.net_planning_seconds].map(|seconds| format!("{seconds:.6}")));
-    line.push(arm.figures.as_ref().err().cloned().unwrap_or_default());
-    line
+}
+
+/// Seconds by the clock, to what the clock is good for.
+fn microseconds(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
 }
 
 fn in_words(window: &WindowArms) -> String {
@@ -190,21 +251,30 @@ fn in_words(window: &WindowArms) -> String {
             let arm = window.arms.iter().find(|arm| arm.name == name);
             arm.is_some_and(|arm| arm.figures.as_ref().is_ok_and(|figures| figures.over_cap > 0))
         };
-        let ours = format!("less {} than routepack ({}):", quantity[0].0, short(quantity[0].3));
+        let ours = quantity[0].3;
+        let digits = digits(quantity.iter().map(|(.., theirs, _)| *theirs), ours);
+        let better = format!("better than routepack in {} ({ours:.digits$}):", quantity[0].0);
         if quantity.len() + 2 == rows.len() {
-            lines.push(format!("{ours} every rule"));
+            lines.push(format!("{better} every rule"));
             continue;
         }
-        lines.push(ours);
+        lines.push(better);
         lines.extend(quantity.iter().map(|(_, name, theirs, _)| {
-            format!("  {name} {}{}", short(*theirs), if over(name) { " (over cap)" } else { "" })
+            format!("  {name} {theirs:.digits$}{}", if over(name) { " (over cap)" } else { "" })
         }));
     }
     lines.join("\n")
 }
 
-fn short(value: f64) -> String {
-    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+/// Places after the point that tell every value from `ours`: none for whole numbers, else three or more.
+fn digits(values: impl Iterator<Item = f64> + Clone, ours: f64) -> usize {
+    if values.clone().all(|value| value.fract() == 0.0) && ours.fract() == 0.0 {
+        return 0;
+    }
+    let alike = |digits: &usize| {
+        values.clone().any(|value| format!("{value:.digits$}") == format!("{ours:.digits$}"))
+    };
+    (3..12).find(|digits| !alike(digits)).unwrap_or(12)
 }
 
 /// Joint score, and step time where it was simulated, of every arm over that of ours under the same placement.

@@ -4,8 +4,11 @@ mod bins;
 mod layouts;
 mod paper;
 
+use std::path::Path;
+
 use routepack_bench::BenchError;
 
+use super::is_stdout;
 use crate::exit::Failure;
 
 /// Arguments of `routepack bench`.
@@ -32,6 +35,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         What::Layouts(arguments) => layouts::run(arguments),
         What::Paper(arguments) => paper::run(arguments),
     }
+}
+
+/// Refuses the standard output for a table that is read again and grows line by line.
+fn check_table(output: &Path) -> Result<(), Failure> {
+    if is_stdout(output) {
+        let message =
+            format!("--output {}: the table grows line by line in a file, name one", output.display());
+        return Err(Failure::Input(message));
+    }
+    Ok(())
 }
 
 impl From<BenchError> for Failure {

@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
+use routepack::problem::counted;
 use routepack_bench::{PAPER_CASES, PaperArm, PaperBench, PaperCase, PaperRecord, Table, bench_paper};
 
 use super::super::in_pool;
 use super::super::machine::ClusterArguments;
+use super::super::outputs::{Named, check_distinct};
+use super::check_table;
 use crate::exit::Failure;
 use crate::interrupt;
-use crate::output::{print, say};
+use crate::output::{print, print_json, say};
 use crate::table::render;
 
 /// Arguments of `routepack bench paper`.
@@ -41,6 +44,9 @@ pub(super) struct Arguments {
     /// No line a window on standard error.
     #[arg(short, long)]
     quiet: bool,
+    /// Print JSON: an element a case, with its arms.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -50,9 +56,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         windows: arguments.windows,
         cases: PAPER_CASES.iter().filter(asked).collect(),
         cluster: arguments.cluster.read()?,
-        options: arguments.cluster.options(0.0),
+        options: arguments.cluster.options(),
     };
     bench.options.check().map_err(|error| Failure::Input(error.to_string()))?;
+    check_table(&arguments.output)?;
+    let inputs: Vec<Named<'_>> = arguments.cluster.file().into_iter().collect();
+    check_distinct(&inputs, &[("--output", &arguments.output)])?;
     let mut table = Table::open(&arguments.output)?;
     let mut observe = |line: &PaperRecord| {
         if !arguments.quiet {
@@ -62,6 +71,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let stop = interrupt::flag();
     in_pool(arguments.threads, || bench_paper(&bench, &mut table, stop, &mut observe))??;
+    if arguments.json {
+        let of_case = |case: &&'static PaperCase| {
+            serde_json::json!({
+                "preset": case.preset.name(),
+                "model": case.model,
+                "machine": bench.machine(),
+                "arms": bench.arms(case, table.records()),
+            })
+        };
+        return print_json(&bench.cases.iter().map(of_case).collect::<Vec<_>>());
+    }
     let texts = bench.cases.iter().map(|case| in_words(case, &bench, table.records()));
     print(&texts.collect::<Vec<_>>().join("\n\n"))
 }
@@ -93,7 +113,7 @@ fn in_words(case: &PaperCase, bench: &PaperBench, lines: &[PaperRecord]) -> Stri
         terms.map(row).collect()
     };
     [
-        format!("{}: {windows} windows, {} on {}", case.preset, case.model, bench.cluster.name),
+        format!("{}: {}, {} on {}", case.preset, counted(windows, "window"), case.model, bench.machine()),
         render(&["", "tokens/s", "gain %", "paper %", "joint score %"], &gains.collect::<Vec<_>>()),
         String::new(),
         "share of the step, %:".to_owned(),
