@@ -277,7 +277,11 @@ mod tests {
         assert!(refused(&without).contains("packing.rows = { extra_rows = 2 }"), "{}", refused(&without));
         let mut other = job.clone();
         other.machine.as_mut().expect("there").model = presets::model("glm-4.5").expect("a preset");
-        assert!(refused(&other).starts_with("[machine]: the window has 24 layers"), "{}", refused(&other));
+        assert!(
+            refused(&other).starts_with("[machine]: the window has 24 expert layers"),
+            "{}",
+            refused(&other)
+        );
         let mut wrong = job.clone();
         wrong.machine.as_mut().expect("there").cluster.peak_tflops = f64::NAN;
         assert!(refused(&wrong).contains("peak_tflops = NaN"), "{}", refused(&wrong));

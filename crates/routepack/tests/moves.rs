@@ -55,7 +55,10 @@ fn a_goal_bounds_the_moves_of_every_aim() {
         let still = planned(aim, budget(Some(0), None), 0);
         assert_eq!(moved(&still), [0, 0, 0]);
         let page = html_report(&still, &batch, &routepack::Beside::default()).expect("verifies").html;
-        assert!(page.contains("<figcaption>0 of "), "the page counts from the resident placement");
+        assert!(
+            page.contains("Experts that change their rank: 0 of "),
+            "the page counts from the resident placement"
+        );
         let few = planned(aim, budget(Some(6), None), 0);
         assert!(moved(&few).iter().all(|&moved| moved <= 6), "{:?}", moved(&few));
         let shared = planned(aim, budget(None, Some(9)), 0);
