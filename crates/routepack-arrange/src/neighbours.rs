@@ -4,12 +4,11 @@
 //! blocks and both cells off balance; a swap of two units that are nearly alike changes little and is a fine tool.
 //! Method: the deviation of unit i is δ_i\[l,p\] = Γ_l·(q_i\[l,p\] − mean over p), by part, and its attention φ_i by kind,
 //! times a weight: how a unit's length shifts the mean load of a block does not matter for balance, but its attention
-//! must fit its cell. Distance is Euclidean. All pairs are measured where there are few units; else, as | |δ_i| − |δ_j| | bounds the distance from below, only pairs that
-//! are near each other in the order of |δ|. Sums are taken in a fixed order in 32-bit floats, the same on every machine.
+//! must fit its cell. Distance is Euclidean. All pairs are measured where there are few units; else, as | |δ_i| − |δ_j| |
+//! bounds the distance from below, only pairs that are near each other in the order of |δ|. Sums are taken in a fixed order in 32-bit floats, the same on every machine.
 //! Without layers, units are neighbours in the order of their attention.
-//! Complexity: O(U·W·parts·L·P) with W = min(U, 256) pairs measured a unit; memory U·parts·L·P floats while it runs.
-
-use std::sync::atomic::{AtomicBool, Ordering};
+//! Complexity: O(U·W·parts·L·P) with W = min(U, 256) pairs measured a unit; memory (W + 64)·parts·L·P floats a thread while it
+//! runs.
 
 use rayon::prelude::*;
 
@@ -17,7 +16,7 @@ use crate::units::Units;
 
 /// Pairs measured per unit at most.
 const WINDOW: usize = 256;
-/// Units whose pairs are measured between two looks at `stop`.
+/// Units of a batch: so many, neighbours in the order of |δ|, are measured between two looks at `stop`.
 const BATCH: usize = 64;
 /// How much a difference of attention counts beside deviations of demand that cost as much.
 const ATTENTION_WEIGHT: f32 = 3.0;
@@ -36,42 +35,42 @@ impl Neighbours {
     pub(crate) fn new(units: &Units, per_unit: usize, stop: &(dyn Fn() -> bool + Sync)) -> Option<Self> {
         let count = units.num_units();
         let per_unit = per_unit.min(count - 1);
-        let deviations = deviations(units, stop)?;
-        let width = deviations.len() / count;
-        let norms: Vec<f32> = deviations.chunks_exact(width).map(|unit| distance(unit, None)).collect();
-        let mut order: Vec<u32> = (0..count as u32).collect();
-        order.sort_by(|&a, &b| norms[a as usize].total_cmp(&norms[b as usize]).then(a.cmp(&b)));
-        let mut rank = vec![0; count];
-        for (place, &unit) in order.iter().enumerate() {
-            rank[unit as usize] = place;
-        }
-        let of = |unit: u32| &deviations[unit as usize * width..(unit as usize + 1) * width];
+        let deviations = Deviations::new(units);
+        let order = deviations.order(stop)?;
         let window = WINDOW.max(per_unit).min(count - 1);
-        let stopped = AtomicBool::new(false);
-        let mut nearest = vec![0; count * per_unit];
-        nearest.par_chunks_mut((BATCH * per_unit).max(1)).enumerate().for_each(|(batch, nearest)| {
-            if stopped.load(Ordering::Relaxed) || stop() {
-                stopped.store(true, Ordering::Relaxed);
-                return;
-            }
-            let mut measured = Vec::with_capacity(window);
-            for (offset, nearest) in nearest.chunks_exact_mut(per_unit.max(1)).enumerate() {
-                let unit = (batch * BATCH + offset) as u32;
-                let first = rank[unit as usize].saturating_sub(window / 2).min(count - 1 - window);
-                measured.clear();
-                measured.extend(
-                    order[first..=first + window]
-                        .iter()
-                        .filter(|&&other| other != unit)
-                        .map(|&other| (distance(of(unit), Some(of(other))), other)),
-                );
-                measured.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-                for (nearest, &(_, other)) in nearest.iter_mut().zip(&measured) {
-                    *nearest = other;
+        // The units whose distance from the one at a place of the order is measured begin here.
+        let first = |place: usize| place.saturating_sub(window / 2).min(count - 1 - window);
+        let of_batches: Option<Vec<Vec<u32>>> = (0..count.div_ceil(BATCH))
+            .into_par_iter()
+            .map(|batch| {
+                let places = batch * BATCH..count.min((batch + 1) * BATCH);
+                let around = first(places.start)..first(places.end - 1) + window + 1;
+                let values = deviations.of(&order[around.clone()], stop)?;
+                let of =
+                    |place: usize| &values[(place - around.start) * deviations.width..][..deviations.width];
+                let mut nearest = Vec::with_capacity(places.len() * per_unit);
+                let mut measured = Vec::with_capacity(window);
+                for place in places {
+                    measured.clear();
+                    measured.extend(
+                        (first(place)..=first(place) + window)
+                            .filter(|&other| other != place)
+                            .map(|other| (distance(of(place), Some(of(other))), order[other])),
+                    );
+                    measured.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                    nearest.extend(measured.iter().take(per_unit).map(|&(_, other)| other));
                 }
+                Some(nearest)
+            })
+            .collect();
+        let mut nearest = vec![0; count * per_unit];
+        if per_unit > 0 {
+            let in_order = of_batches.as_ref()?.iter().flat_map(|batch| batch.chunks_exact(per_unit));
+            for (&unit, of_unit) in order.iter().zip(in_order) {
+                nearest[unit as usize * per_unit..][..per_unit].copy_from_slice(of_unit);
             }
-        });
-        (!stopped.into_inner()).then_some(Self { per_unit, nearest })
+        }
+        Some(Self { per_unit, nearest })
     }
 
     /// The neighbours of a unit, nearest first; none if it is the only unit.
@@ -81,48 +80,86 @@ impl Neighbours {
     }
 }
 
-/// δ of every unit, each padded to whole lanes, in units of the largest Γ.
-fn deviations(units: &Units, stop: &(dyn Fn() -> bool + Sync)) -> Option<Vec<f32>> {
-    let demand = &units.demand;
-    let (parts, layers, ranks) = (demand.num_parts(), demand.num_layers(), demand.num_ranks());
-    let count = units.num_units();
-    if layers == 0 {
-        let mut values = vec![0.0; count * LANES];
-        for (unit, values) in values.chunks_exact_mut(LANES).enumerate() {
-            values[0] = units.attention(unit).iter().sum::<u64>() as f32;
+/// What δ of a unit is made of: made for a few units at a time, as those of all would take twice the room of the demands.
+struct Deviations<'a> {
+    units: &'a Units,
+    /// Whole lanes of a unit.
+    width: usize,
+    /// The largest Γ, the unit of all values.
+    heaviest: f32,
+    /// Attention times this is in the measure of deviations.
+    attention_scale: f32,
+}
+
+impl<'a> Deviations<'a> {
+    fn new(units: &'a Units) -> Self {
+        let demand = &units.demand;
+        let (parts, layers, ranks) = (demand.num_parts(), demand.num_layers(), demand.num_ranks());
+        let heaviest = (0..layers).map(|layer| demand.weight(layer)).max().unwrap_or(0).max(1) as f32;
+        Self {
+            units,
+            width: if layers == 0 {
+                LANES
+            } else {
+                (parts * layers * ranks + units.kinds).next_multiple_of(LANES)
+            },
+            heaviest,
+            // A unit's deviations from balance raise peaks by about √(L/P)·|δ|: attention is brought to that measure.
+            attention_scale: ATTENTION_WEIGHT / heaviest / (layers as f32 / ranks as f32).sqrt(),
         }
-        return Some(values);
     }
-    let heaviest = (0..layers).map(|layer| demand.weight(layer)).max().unwrap_or(0).max(1) as f32;
-    // A unit's deviations from balance raise peaks by about √(L/P)·|δ|: attention is brought to that measure.
-    let attention_scale = ATTENTION_WEIGHT / heaviest / (layers as f32 / ranks as f32).sqrt();
-    let width = (parts * layers * ranks + units.kinds).next_multiple_of(LANES);
-    let mut values = vec![0.0; count * width];
-    let stopped = AtomicBool::new(false);
-    values.par_chunks_mut(BATCH * width).enumerate().for_each(|(batch, values)| {
-        if stopped.load(Ordering::Relaxed) || stop() {
-            stopped.store(true, Ordering::Relaxed);
+
+    /// All units in the order of |δ|; `None` if stopped.
+    fn order(&self, stop: &(dyn Fn() -> bool + Sync)) -> Option<Vec<u32>> {
+        let mut order: Vec<u32> = (0..self.units.num_units() as u32).collect();
+        let norms: Option<Vec<Vec<f32>>> = order
+            .par_chunks(BATCH)
+            .map(|batch| {
+                let values = self.of(batch, stop)?;
+                Some(values.chunks_exact(self.width).map(|unit| distance(unit, None)).collect())
+            })
+            .collect();
+        let norms = norms?.concat();
+        order.sort_by(|&a, &b| norms[a as usize].total_cmp(&norms[b as usize]).then(a.cmp(&b)));
+        Some(order)
+    }
+
+    /// δ of some units, `[units, width]`; `None` if stopped.
+    fn of(&self, units: &[u32], stop: &(dyn Fn() -> bool + Sync)) -> Option<Vec<f32>> {
+        if stop() {
+            return None;
+        }
+        let mut values = vec![0.0; units.len() * self.width];
+        for (&unit, values) in units.iter().zip(values.chunks_exact_mut(self.width)) {
+            self.fill(unit as usize, values);
+        }
+        Some(values)
+    }
+
+    /// δ of a unit, into zeros.
+    fn fill(&self, unit: usize, values: &mut [f32]) {
+        let (demand, attention) = (&self.units.demand, self.units.attention(unit));
+        let (layers, ranks) = (demand.num_layers(), demand.num_ranks());
+        if layers == 0 {
+            values[0] = attention.iter().sum::<u64>() as f32;
             return;
         }
-        for (offset, values) in values.chunks_exact_mut(width).enumerate() {
-            let unit = batch * BATCH + offset;
-            let mut values = values.iter_mut();
-            for (kind, value) in values.by_ref().take(units.kinds).enumerate() {
-                *value = units.attention(unit)[kind] as f32 * attention_scale;
-            }
-            for part in 0..parts {
-                for layer in 0..layers {
-                    let rows = |rank| demand.of(unit, part, layer, rank) as f32;
-                    let mean = (0..ranks).map(rows).sum::<f32>() / ranks as f32;
-                    let scale = demand.weight(layer) as f32 / heaviest;
-                    for (rank, value) in values.by_ref().take(ranks).enumerate() {
-                        *value = (rows(rank) - mean) * scale;
-                    }
+        let (of_kinds, mut rest) = values.split_at_mut(attention.len());
+        for (value, &cost) in of_kinds.iter_mut().zip(attention) {
+            *value = cost as f32 * self.attention_scale;
+        }
+        for part in 0..demand.num_parts() {
+            for layer in 0..layers {
+                let of_layer = rest.split_off_mut(..ranks).expect("a width of all parts and layers");
+                for (rank, value) in of_layer.iter_mut().enumerate() {
+                    *value = demand.of(unit, part, layer, rank) as f32;
                 }
+                let mean = of_layer.iter().sum::<f32>() / ranks as f32;
+                let scale = demand.weight(layer) as f32 / self.heaviest;
+                of_layer.iter_mut().for_each(|value| *value = (*value - mean) * scale);
             }
         }
-    });
-    (!stopped.into_inner()).then_some(values)
+    }
 }
 
 /// Squared distance of two vectors of whole lanes, or the squared length of one.
