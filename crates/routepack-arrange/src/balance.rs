@@ -7,6 +7,7 @@
 //! Complexity: O(moves·cells·kinds) + O(rounds·cells²·2^15).
 //! Reference: S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, Science 220, 1983, doi 10.1126/science.220.4598.671.
 
+use rayon::prelude::*;
 use routepack_anneal::{Stream, accepts};
 
 use crate::grid::Grid;
@@ -22,6 +23,34 @@ const HOTTEST: f64 = 1e-3;
 const COLDEST: f64 = 1e-6;
 /// Rounds over all pairs of cells at most.
 const ROUNDS: usize = 12;
+
+/// Balances the cells of every block of a layout; the cell of every unit then.
+pub(crate) fn balance_blocks(
+    units: &Units,
+    cell_of: &[u32],
+    stream: &Stream,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Vec<u32> {
+    let grid = Grid::new(units, cell_of.to_vec());
+    let mut members = vec![Vec::new(); units.num_blocks()];
+    for (unit, &cell) in cell_of.iter().enumerate() {
+        members[units.block_of[cell as usize] as usize].push(unit as u32);
+    }
+    let balanced: Vec<Vec<(u32, u32)>> = members
+        .par_iter()
+        .enumerate()
+        .map(|(block, members)| {
+            let mut cells = BlockCells::new(units, &grid, block, members);
+            cells.balance(&mut stream.child(block as u64), stop);
+            cells.placed(block).collect()
+        })
+        .collect();
+    let mut cell_of = cell_of.to_vec();
+    for (unit, cell) in balanced.into_iter().flatten() {
+        cell_of[unit as usize] = cell;
+    }
+    cell_of
+}
 
 /// The cells of one block.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arrange;
+mod arranged;
 mod balance;
 mod canonical;
 mod cells;
@@ -13,6 +14,7 @@ mod even;
 mod exact;
 mod grid;
 mod leaders;
+mod make;
 mod neighbours;
 mod options;
 mod perturb;
@@ -20,6 +22,7 @@ mod program;
 mod proposal;
 mod randomized_best_fit;
 mod resplit;
+mod search;
 mod seeds;
 mod select;
 mod sketch;
@@ -31,7 +34,8 @@ mod trial;
 mod units;
 mod window_shuffle;
 
-pub use arrange::{ArrangeProgress, Arranged, Stage, arrange, arrange_among, arrange_to_place};
+pub use arrange::{arrange, arrange_among, arrange_to_place};
+pub use arranged::{ArrangeProgress, Arranged, Stage};
 pub use error::ArrangeError;
 pub use exact::arrange_exactly;
 pub use options::ArrangeOptions;
