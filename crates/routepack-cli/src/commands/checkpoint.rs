@@ -73,6 +73,9 @@ struct Folders {
     /// Patterns of tensor names (TOML).
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
+    /// How names of experts that move begin, as `thinker.`: where a folder holds several models. May be repeated.
+    #[arg(long, value_name = "PREFIX")]
+    prefix: Vec<String>,
     /// Delete what an unfinished run left, and begin again.
     #[arg(long)]
     again: bool,
@@ -111,7 +114,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         (None, None) => None,
     };
-    let names: Names = folders.names.as_deref().map(formats::read_toml).transpose()?.unwrap_or_default();
+    let mut names: Names = folders.names.as_deref().map(formats::read_toml).transpose()?.unwrap_or_default();
+    names.prefix.extend(folders.prefix.iter().cloned());
     let job = Rewrite {
         source: folders.source.clone(),
         target: folders.output.clone(),
@@ -158,7 +162,12 @@ fn read_map(path: &Path, layers: Option<Vec<usize>>) -> Result<CheckpointMap, Fa
         return CheckpointMap::new(file.log2phys, layers).map_err(|error| Failure::input(&shown, error));
     }
     let map = CheckpointMap::parse(&json, &shown.to_string())?;
-    Ok(if layers.is_some() { CheckpointMap::new(map.log2phys, layers)? } else { map })
+    let names = map.names.clone();
+    Ok(if layers.is_some() {
+        CheckpointMap { names, ..CheckpointMap::new(map.log2phys, layers)? }
+    } else {
+        map
+    })
 }
 
 /// `0,2,4-9` as ascending numbers.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::CheckpointError;
 use super::index::named_shards;
 use super::map::{CHECKSUMS_FILE, MAP_FILE};
-use super::names::{Claimed, Names};
-use super::shard::Shard;
+use super::names::{Claimed, Names, of_router};
+use super::shard::{Shard, Tensor};
 
 /// Files in other forms (pickles among them) that may hold experts.
 const UNREADABLE: [&str; 11] =
@@ -93,6 +93,38 @@ impl Folder {
             let first = usize::from(!there.contains(&*named(0)));
             if let Some(number) = (first..first + total).find(|&number| !there.contains(&*named(number))) {
                 return missing(path.to_owned(), &named(number), total);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tensors of experts, with their shards.
+    pub(crate) fn claimed(&self) -> impl Iterator<Item = (&Shard, &Tensor, &Claimed)> {
+        self.shards.iter().zip(&self.claims).flat_map(|(shard, claims)| {
+            let pairs = shard.tensors.iter().zip(claims);
+            pairs.filter_map(move |(tensor, claimed)| Some((shard, tensor, claimed.as_ref()?)))
+        })
+    }
+
+    /// No tensor of a mixture of experts that has no name of experts is a stack of them, as far as shapes tell.
+    pub(crate) fn check_unclaimed(&self, names: &Names, num_experts: usize) -> Result<(), CheckpointError> {
+        for (shard, claims) in self.shards.iter().zip(&self.claims) {
+            for (tensor, _) in shard.tensors.iter().zip(claims).filter(|(_, claimed)| claimed.is_none()) {
+                let mut parts = tensor.name.split('.');
+                let stays = |part: &str| matches!(part, "mtp" | "gate" | "router") || part.contains("shared");
+                if parts.clone().any(|part| part.contains("moe"))
+                    && !parts.any(stays)
+                    && !of_router(&tensor.name)
+                    && names.moves(&tensor.name)
+                    && tensor.shape.first() == Some(&num_experts)
+                {
+                    let place = format!("{}: {}", shard.path.display(), tensor.name);
+                    let why = format!(
+                        "{num_experts} rows, as many as there are experts, under a name that fits no pattern; \
+                         describe it with --names if they are experts"
+                    );
+                    return Err(CheckpointError::input(place, why));
+                }
             }
         }
         Ok(())

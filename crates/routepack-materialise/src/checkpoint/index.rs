@@ -1,4 +1,4 @@
-//! Files beside the shards that speak of tensors by name: indexes get the new names, settings must not need them.
+//! Indexes of shards, which speak of tensors by name: they get the new names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -49,49 +49,7 @@ pub(crate) fn named_shards(path: &Path) -> Result<BTreeSet<String>, CheckpointEr
     Ok(named.values().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// Settings that name an expert by its number would speak of another one.
-pub(crate) fn check_configs(
-    job: &Rewrite,
-    folder: &Folder,
-    relabel: &Relabel,
-) -> Result<(), CheckpointError> {
-    let ends_in_json =
-        |file: &str| Path::new(file).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
-    let settings = |file: &&String| file.contains("config") && ends_in_json(file);
-    for file in folder.others.iter().filter(settings) {
-        let path = job.source.join(file);
-        let mut waiting = vec![read(&path)?];
-        while let Some(value) = waiting.pop() {
-            let texts: Vec<String> = match value {
-                Value::String(text) => vec![text],
-                Value::Array(values) => {
-                    waiting.extend(values);
-                    continue;
-                }
-                Value::Object(fields) => {
-                    let (keys, values): (Vec<String>, Vec<Value>) = fields.into_iter().unzip();
-                    waiting.extend(values);
-                    keys
-                }
-                _ => continue,
-            };
-            for text in texts {
-                // What fits no pattern is no name of a tensor here.
-                let Ok(Some(claimed)) = job.names.claim(file, &text) else { continue };
-                let Some((expert, _)) = claimed.expert else { continue };
-                if relabel.number(claimed.layer, expert) != Some(expert) {
-                    let why = format!(
-                        "{text}: a setting of one expert, which gets another number; name no expert in settings"
-                    );
-                    return Err(CheckpointError::input(path.display(), why));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn read(path: &Path) -> Result<Value, CheckpointError> {
+pub(crate) fn read(path: &Path) -> Result<Value, CheckpointError> {
     let text = fs::read(path).map_err(|error| CheckpointError::access(path, "read", &error))?;
     serde_json::from_slice(&text)
         .map_err(|error| CheckpointError::input(path.display(), format!("no JSON: {error}")))

@@ -4,6 +4,7 @@ use routepack_problem::Placement;
 use serde::{Deserialize, Serialize};
 
 use super::CheckpointError;
+use super::names::Names;
 use crate::map_sha256;
 
 /// Name of the file that holds the map of a checkpoint in slots.
@@ -35,6 +36,9 @@ pub struct CheckpointMap {
     /// The model's layer of every recorded layer, ascending; all layers with experts when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_layers: Option<Vec<usize>>,
+    /// Names by which experts were found; only the built-in ones when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<Names>,
     /// Slot of every logical expert, `[layers][experts]`.
     pub log2phys: Vec<Vec<u32>>,
 }
@@ -46,7 +50,13 @@ impl CheckpointMap {
     /// A layer is no bijection.
     pub fn new(log2phys: Vec<Vec<u32>>, model_layers: Option<Vec<usize>>) -> Result<Self, CheckpointError> {
         let placement = placement("map", &log2phys)?;
-        let map = Self { format: FORMAT.into(), sha256: map_sha256(&placement), model_layers, log2phys };
+        let map = Self {
+            format: FORMAT.into(),
+            sha256: map_sha256(&placement),
+            model_layers,
+            names: None,
+            log2phys,
+        };
         map.check("map")?;
         Ok(map)
     }

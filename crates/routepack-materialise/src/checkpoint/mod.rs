@@ -9,6 +9,7 @@ mod map;
 mod names;
 mod relabel;
 mod rewrite;
+mod settings;
 mod shard;
 mod sums;
 mod target;

@@ -28,6 +28,10 @@ pub struct Names {
     /// Patterns.
     #[serde(default)]
     pub pattern: Vec<NamePattern>,
+    /// How names of experts that move begin, such as `thinker.`; all others stay. Needed where a layer has experts under
+    /// several names; empty: all experts move.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prefix: Vec<String>,
 }
 
 /// Qwen3-MoE, DeepSeek and their like; Mixtral; Megatron with one module an expert, and with grouped linears; the same
@@ -53,16 +57,18 @@ pub(crate) struct Claimed {
     pub(crate) expert: Option<(usize, Range<usize>)>,
     /// The name with `{expert}` for the number.
     pub(crate) family: String,
+    /// Where the number of the layer begins: the text before it says of which model the layer is.
+    pub(crate) model_end: usize,
 }
 
 impl Names {
     /// What a name speaks of; none if it is no expert's.
     ///
     /// # Errors
-    /// It has a part `experts` or `local_experts` and fits no pattern: it might have to move.
+    /// It speaks of experts, which are not shared, and fits no pattern: it might have to move.
     pub(crate) fn claim(&self, file: &str, name: &str) -> Result<Option<Claimed>, CheckpointError> {
         // Multi-token prediction is not replayed: its experts stay.
-        if name.split('.').any(|part| part == "mtp") {
+        if name.split('.').any(|part| part == "mtp") || of_router(name) || !self.moves(name) {
             return Ok(None);
         }
         let own = self.pattern.iter().map(|pattern| (pattern.name.as_str(), pattern.stacked));
@@ -71,11 +77,17 @@ impl Names {
                 return Ok(Some(claimed));
             }
         }
-        if name.split('.').any(|part| part == "experts" || part == "local_experts") {
+        let routed = |part: &str| part.contains("expert") && !part.contains("shared_expert");
+        if name.to_lowercase().split('.').any(routed) {
             let why = "a tensor of experts whose name fits no pattern; describe it with --names";
             return Err(CheckpointError::input(format!("{file}: {name}"), why));
         }
         Ok(None)
+    }
+
+    /// Whether a name begins as those of experts that move.
+    pub(crate) fn moves(&self, name: &str) -> bool {
+        self.prefix.is_empty() || self.prefix.iter().any(|prefix| name.starts_with(prefix))
     }
 
     /// Every pattern has a layer, and an expert or is stacked.
@@ -92,13 +104,24 @@ impl Names {
     }
 }
 
+/// Whether a tensor is the router's, which is logical: also where its bias stands beside the experts.
+pub(crate) fn of_router(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let before = name.split('.').take_while(|part| !part.contains("expert"));
+    last == "e_score_correction_bias"
+        || last.ends_with("expert_bias")
+        || before.clone().count() < name.split('.').count()
+            && before.clone().any(|part| part == "router" || part == "gate")
+}
+
 /// Tries a pattern at every part of a name.
 fn claim(pattern: &str, stacked: bool, name: &str) -> Option<Claimed> {
     let starts = std::iter::once(0).chain(name.match_indices('.').map(|(dot, _)| dot + 1));
     for start in starts {
         let mut found = (None, None);
         if fits(pattern, name, start, &mut found) {
-            let (Some((layer, _)), expert) = found else { continue };
+            let (Some((layer, at)), expert) = found else { continue };
+            let model_end = at.start;
             if expert.is_none() != stacked {
                 continue;
             }
@@ -106,7 +129,7 @@ fn claim(pattern: &str, stacked: bool, name: &str) -> Option<Claimed> {
                 Some((_, at)) => format!("{}{{expert}}{}", &name[..at.start], &name[at.end..]),
                 None => name.to_owned(),
             };
-            return Some(Claimed { layer, expert, family });
+            return Some(Claimed { layer, expert, family, model_end });
         }
     }
     None
@@ -182,12 +205,23 @@ mod tests {
             "model.layers.3.mlp.gate.weight",
             "model.layers.3.mlp.gate.e_score_correction_bias",
             "model.layers.3.mlp.shared_experts.gate_proj.weight",
+            "model.layers.3.mlp.shared_expert_gate.weight",
+            "model.layers.3.mlp.experts.e_score_correction_bias",
             "decoder.layers.3.mlp.router.expert_bias",
+            "decoder.layers.3.mlp.router.local_tokens_per_expert",
             "mtp.layers.0.transformer_layer.mlp.experts.linear_fc1.weight3",
         ] {
             assert_eq!(of(logical), None);
         }
-        for unknown in ["encoder.blocks.1.experts.2.w", "model.layers.3.mlp.experts.03.up_proj.weight"] {
+        for unknown in [
+            "encoder.blocks.1.experts.2.w",
+            "model.layers.3.mlp.experts.03.up_proj.weight",
+            "model.layers.3.mlp.expert.2.bias",
+            "model.layers.3.mlp.moe_experts.2.bias",
+            "model.layers.3.mlp.routed_experts.2.bias",
+            "model.layers.3.mlp.RoutedExperts.bias",
+            "lora.model_layers_0_mlp_experts_2_up_proj.lora_A",
+        ] {
             assert!(names.claim("f", unknown).is_err(), "{unknown}");
         }
     }
@@ -199,11 +233,16 @@ mod tests {
                 name: "blocks.{layer}.moe.{tensor}.e{expert}".into(),
                 stacked: false,
             }],
+            prefix: vec!["net.".into()],
         };
         assert!(names.validate().is_ok());
+        assert_eq!(names.claim("f", "draft.blocks.2.moe.up.e11").expect("no expert that moves"), None);
         let claimed = names.claim("f", "net.blocks.2.moe.up.e11").expect("known").expect("an expert's");
         assert_eq!((claimed.layer, claimed.expert.map(|found| found.0)), (2, Some(11)));
-        let wrong = Names { pattern: vec![NamePattern { name: "a.{layer}".into(), stacked: false }] };
+        let wrong = Names {
+            pattern: vec![NamePattern { name: "a.{layer}".into(), stacked: false }],
+            ..Names::default()
+        };
         assert!(wrong.validate().is_err());
     }
 }

@@ -21,6 +21,9 @@ impl Relabel {
         let found = folder.layers();
         let layers: Vec<usize> = map.model_layers.clone().unwrap_or_else(|| found.iter().copied().collect());
         let wrong = |why: String| Err(CheckpointError::input(job.source.display(), why));
+        if found.is_empty() {
+            return wrong("no tensor has the name of an expert; describe their names with --names".into());
+        }
         if layers.len() != map.log2phys.len() {
             let (recorded, range) = (map.log2phys.len(), (found.first(), found.last()));
             let range = if let (Some(first), Some(last)) = range {
@@ -37,6 +40,8 @@ impl Relabel {
             return wrong(format!("no experts in layer {missing}, the map has it"));
         }
         folder.check_whole(&layers, map.log2phys[0].len())?;
+        check_models(job, folder, &layers)?;
+        folder.check_unclaimed(&job.names, map.log2phys[0].len())?;
         let to = layers.into_iter().zip(&map.log2phys).map(|(layer, slots)| {
             let mut to = vec![0; slots.len()];
             for (expert, &slot) in slots.iter().enumerate() {
@@ -89,4 +94,27 @@ impl Relabel {
             (Direction::Apply, true) => to.iter().position(|&slot| slot == number).expect("a bijection"),
         }
     }
+}
+
+/// One map is of one model: a layer has experts under one name, unless those that move are named.
+fn check_models(job: &Rewrite, folder: &Folder, layers: &[usize]) -> Result<(), CheckpointError> {
+    let wrong = |why: String| Err(CheckpointError::input(job.source.display(), why));
+    for prefix in &job.names.prefix {
+        if !folder.claimed().any(|(_, tensor, _)| tensor.name.starts_with(prefix)) {
+            return wrong(format!("--prefix {prefix}: no experts have names that begin so"));
+        }
+    }
+    let mut models: BTreeMap<usize, &str> = BTreeMap::new();
+    for (_, tensor, claimed) in folder.claimed().filter(|(_, _, claimed)| layers.contains(&claimed.layer)) {
+        let model = &tensor.name[..claimed.model_end];
+        let other = *models.entry(claimed.layer).or_insert(model);
+        if other != model && job.names.prefix.is_empty() {
+            let layer = claimed.layer;
+            return wrong(format!(
+                "layer {layer} has experts under {other}{layer} and under {model}{layer}, which may be two models: \
+                 name those that move with --prefix, once or several times"
+            ));
+        }
+    }
+    Ok(())
 }

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use super::CheckpointError;
 use super::copy::{read_back, write_shard};
 use super::folder::Folder;
-use super::index::{check_configs, index};
+use super::index::index;
 use super::map::{CHECKSUMS_FILE, CheckpointMap, LAYERS_KEY, LIVE_MAP_FILE, MAP_FILE, MAP_KEY};
 use super::names::Names;
 use super::relabel::Relabel;
+use super::settings::check_settings;
 use super::sums::Checksums;
 use super::target::{begin, copy_file, finish, json, write_file};
 
@@ -66,11 +67,13 @@ pub struct Rewritten {
 /// not what they were; then the target is not made.
 pub fn rewrite(job: &Rewrite) -> Result<Rewritten, CheckpointError> {
     check_not_live(&job.source)?;
+    let own = own_map(job)?;
+    let job = &Rewrite { names: known_names(job, own.as_ref())?, ..job.clone() };
     let folder = Folder::open(&job.source, &job.names)?;
-    let map = known_map(job, &folder)?;
+    let map = known_map(job, own, &folder)?;
     let relabel = Relabel::new(job, &folder, &map)?;
     check_marks(&folder, &relabel)?;
-    check_configs(job, &folder, &relabel)?;
+    check_settings(job, &folder, &relabel)?;
     let unfinished = begin(job)?;
     let filled = fill(job, &folder, &map, &relabel, &unfinished);
     if filled.is_err() {
@@ -109,7 +112,9 @@ fn fill(
     if job.direction == Direction::Apply {
         // With its layers, also where they were all that have experts.
         let model_layers = Some(relabel.layers().copied().collect());
-        write_file(&unfinished.join(MAP_FILE), &json(&CheckpointMap { model_layers, ..map.clone() }))?;
+        // And the names they were found by, or the way back would leave some in their slots.
+        let names = (job.names != Names::default()).then(|| job.names.clone());
+        write_file(&unfinished.join(MAP_FILE), &json(&CheckpointMap { model_layers, names, ..map.clone() }))?;
     }
     write_file(&unfinished.join(CHECKSUMS_FILE), &json(&before))?;
     let after = read_back(unfinished, job, relabel)?;
@@ -128,14 +133,37 @@ fn check_not_live(source: &Path) -> Result<(), CheckpointError> {
     Err(CheckpointError::input(live.display(), why))
 }
 
-/// The map in force. Slots without one are an error, and so is a checkpoint that is already what it is to become.
-fn known_map(job: &Rewrite, folder: &Folder) -> Result<CheckpointMap, CheckpointError> {
+/// The map beside the source.
+fn own_map(job: &Rewrite) -> Result<Option<CheckpointMap>, CheckpointError> {
     let place = job.source.join(MAP_FILE);
-    let own = match fs::read(&place) {
-        Ok(json) => Some(CheckpointMap::parse(&json, &place.display().to_string())?),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => return Err(CheckpointError::access(&place, "read", &error)),
+    match fs::read(&place) {
+        Ok(json) => Ok(Some(CheckpointMap::parse(&json, &place.display().to_string())?)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CheckpointError::access(&place, "read", &error)),
+    }
+}
+
+/// Names by which experts are found: on the way back those of the way there.
+fn known_names(job: &Rewrite, own: Option<&CheckpointMap>) -> Result<Names, CheckpointError> {
+    let map = own.or(job.map.as_ref()).filter(|_| job.direction == Direction::Canonicalise);
+    let Some(kept) = map.map(|map| map.names.clone().unwrap_or_default()) else {
+        return Ok(job.names.clone());
     };
+    let none = Names::default();
+    if own.is_some() && job.names != none && job.names != kept {
+        let why = "names: experts were put into slots by other names than those given";
+        return Err(CheckpointError::input(job.source.join(MAP_FILE).display(), why));
+    }
+    Ok(if job.names == none { kept } else { job.names.clone() })
+}
+
+/// The map in force. Slots without one are an error, and so is a checkpoint that is already what it is to become.
+fn known_map(
+    job: &Rewrite,
+    own: Option<CheckpointMap>,
+    folder: &Folder,
+) -> Result<CheckpointMap, CheckpointError> {
+    let place = job.source.join(MAP_FILE);
     let marks = || folder.shards.iter().filter_map(|shard| Some((shard, shard.metadata.get(MAP_KEY)?)));
     if job.direction == Direction::Apply {
         let marked = marks().next().map(|(shard, _)| shard.path.display().to_string());

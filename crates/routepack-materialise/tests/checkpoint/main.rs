@@ -1,6 +1,7 @@
 //! Checkpoints at rest: there and back, refusals, kills.
 
 mod contradictions;
+mod doubts;
 mod folders;
 mod hostile;
 mod kills;
