@@ -66,11 +66,11 @@ def a_save_that_is_not_what_its_map_says_is_refused(folder):
         ("no map", text(b"\xff\xfe")),
         ("no map", text(b"[" * 100_000)),
         ("no map: expected an object, found list", text(b"[]")),
-        ("expected 'routepack-live-map 3'", text(b"{}")),
+        ("expected 'routepack-live-map 4'", text(b"{}")),
         ("it was changed after it was saved", changed(lambda held: held.update(extra={"step": 7}), False)),
         ("its slots have", changed(lambda held: held.update(log2phys=IDENTITY))),
-        ("expected 'routepack-live-map 3' in order 'logical'", changed(lambda held: held.update(order="slots"))),
-        ("expected 'routepack-live-map 3'", changed(lambda held: held.update(format="routepack-live-map 2"))),
+        ("expected 'routepack-live-map 4' in order 'logical'", changed(lambda held: held.update(order="slots"))),
+        ("expected 'routepack-live-map 4'", changed(lambda held: held.update(format="routepack-live-map 2"))),
         ("its header has sha256", exchanged(SHARD)),
         ("its header has sha256", exchanged(MAP_FILE)),
         ("of 4 shards that routepack_live_map.json names 3 are there", lambda bad: (bad / SHARD).unlink()),
@@ -82,6 +82,8 @@ def a_save_that_is_not_what_its_map_says_is_refused(folder):
         ("were not saved", changed(lambda held: held["shards"].pop(SHARD))),
         ("tensors of an expert", changed(lambda held: held["tensors"].update(up=31))),
         ("no sets ['reference']", changed(lambda held: held["sets"].pop("reference"))),
+        ("sets ['more'] were saved, the trainer has none such", changed(lambda held: held["sets"].update(more=held["sets"]["master"]))),
+        ("set master: tensors = ['up'] was saved, the trainer has ['down', 'up']", changed(lambda held: held["sets"]["master"].update(tensors=["up"]))),
         ("set master: element_bytes = 2 was saved", changed(lambda held: held["sets"]["master"].update(element_bytes=2))),
         ("not what was saved", at(size - 1, 1)),
         ("ends at byte", lambda bad: (bad / SHARD).write_bytes((bad / SHARD).read_bytes()[:-1])),
@@ -123,8 +125,8 @@ def every_field_of_a_map_is_checked(folder):
 
             sealed = place[0] != "digest"
             first_writes(lambda: (shutil.rmtree(bad, ignore_errors=True), shutil.copytree(good, bad), edit(bad, change, sealed)))
-            # What the trainer wants back is its own, and a set that it has not is left alone.
-            if place == ("extra",) and isinstance(value, dict) or (place, value) in [(("extra",), "longer"), (("sets",), "longer")]:
+            # What the trainer wants back is its own.
+            if place == ("extra",) and (isinstance(value, dict) or value == "longer"):
                 load_logical(victim.state, bad, victim.columns)
                 continue
             refused(victim, bad, "")
@@ -171,7 +173,7 @@ def every_byte_of_a_shard_is_what_it_was(folder):
 def what_cannot_come_back_is_not_saved(folder):
     trainer = Trainer(2, draw(1))
     save = lambda extra: save_logical(trainer.state, folder / "extra", trainer.columns, extra)
-    for extra in [{1: 2}, {"a": float("nan")}, {"a": {1}}, {"a": torch.zeros(1)}, {"a": (1, 2)}, {"a": b""}, {"a": {1: 2}}, {"a": float("inf")}]:
+    for extra in [{1: 2}, {"a": float("nan")}, {"a": {1}}, {"a": torch.zeros(1)}, {"a": (1, 2)}, {"a": b""}, {"a": {1: 2}}, {"a": float("inf")}, 5, [1], "ab"]:
         fails(routepack.JobError, "extra", lambda: save(extra))
         assert not list(folder.glob("extra*"))
         dist.barrier()

@@ -137,7 +137,7 @@ def names_tell_tensors_apart(folder):
     names = named(TEMPLATE)
     next(names)
     Mover(trainer.state, trainer.columns).move(draw(7))
-    fails(MapMismatch, "experts moved while their names were taken", lambda: next(names))
+    fails(MapMismatch, "while their names were taken", lambda: next(names))
 
 
 def unsupported_state_is_refused_by_name(folder):

@@ -85,7 +85,7 @@ def sets_of_other_elements_are_not_loaded(folder):
     mixed = lambda: one_set(torch.float16, False, stages, lambda layer: [torch.float16, torch.bfloat16][layer])[0]
     save_logical(mixed(), folder / "stages")
     held = json.loads((folder / "stages" / "routepack_live_map.json").read_text())
-    assert held["sets"]["ema"] == {"element_bytes": 2, "held": "by-slot", "dtype": ["bfloat16", "float16"]}
+    assert held["sets"]["ema"] == {"element_bytes": 2, "held": "by-slot", "tensors": ["up"], "dtype": ["bfloat16", "float16"]}
     load_logical(mixed(), folder / "stages")
 
 

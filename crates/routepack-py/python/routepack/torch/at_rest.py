@@ -2,9 +2,9 @@
 
 A folder, whole or not there:
 
-* ``routepack_live_map.json``: ``format`` (``routepack-live-map 3``), ``order`` (``logical``), ``log2phys`` (slot of every
+* ``routepack_live_map.json``: ``format`` (``routepack-live-map 4``), ``order`` (``logical``), ``log2phys`` (slot of every
   expert ``[layers][experts]`` when this was saved) and its ``sha256``, ``tensors`` (elements of every tensor of one expert),
-  ``etp``, ``sets`` (of every set ``element_bytes``, ``held``, and ``dtype``, types of its elements), ``shards`` (files, and
+  ``etp``, ``sets`` (of every set ``element_bytes``, ``held``, ``tensors`` and ``dtype``, types of its elements), ``shards`` (files, and
   the SHA-256 of each one's header), ``extra``, what the trainer wants back, and ``digest``, the SHA-256 of all that.
 * ``experts-RANK-of-RANKS.safetensors``: tensors ``SET.layers.LAYER.experts.EXPERT.TENSOR``; sets that are flat in pieces of
   bytes, ``….fromBYTE``. The metadata of a shard says of every piece whose it is, where it begins and its SHA-256.
@@ -18,14 +18,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 import torch.distributed as dist
 
 from .._native import JobError, map_hash
 from .columns import Columns, by_layer, check_columns
-from .live_folder import begin, finish, give_up, unfinished
-from .live_map import all_types, check_shapes, check_types, describe, plain_extra, read_map
+from .live_folder import begin, finish, give_up, named, unfinished
+from .live_map import all_types, check_shapes, check_types, describe, plain_extra, read_map, set_types
 from .live_shards import Saved, base, write_shard
 from .maps import MapMismatch
 from .peers import Interrupts, Together
@@ -46,22 +46,25 @@ def save_logical(
 
     Raises:
         MapMismatch: a set, a column map or a rank has another map, or a step is going on.
+        RoutePackError: what a trainer's function gives is not what it was when the set was added.
         JobError: ``extra`` would not come back as it is.
         FileError: the folder is there already, or some rank cannot write, or another refused; then it is not made.
         PeersLost: a rank is gone, or did not answer for too long.
         KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError, and the folder is not made.
     """
-    folder = Path(folder)
     with Interrupts() as interrupts:
         together = Together(state.peers, f"{folder}: saving", interrupts)
         with together:
+            folder = named(folder)
             state.check_job()
             state.between_steps("saving")
             state.check()
-            check_columns(by_layer(column_maps, state), state)
+            state.check_memory()
+            check_columns(by_layer(column_maps, state).items(), state)
             kept = plain_extra(extra)
             together.said = {"maps: in force": state.sha256, "extra": json.dumps(kept, sort_keys=True)}
         _check_said(together.heard, ["maps: in force", "extra"])
+        folder = Path(folder)
         first = dist.get_rank() == 0
         shard = f"experts-{dist.get_rank():05}-of-{dist.get_world_size():05}.safetensors"
         begun = False
@@ -71,7 +74,7 @@ def save_logical(
                     begin(folder)
                     begun = True
             with together:
-                together.said = {"types": state.set_types(), "shard": (shard, write_shard(state, unfinished(folder) / shard))}
+                together.said = {"types": set_types(state), "shard": (shard, write_shard(state, unfinished(folder) / shard))}
             sets = all_types([said["types"] for said in together.heard])
             shards = dict(said["shard"] for said in together.heard)
             # All have written: from here on Ctrl-C on another rank comes too late.
@@ -86,14 +89,19 @@ def save_logical(
 
 
 def load_logical(
-    state: ExpertState, folder: str | os.PathLike[str], column_maps: Columns = (), log2phys: Any = None
+    state: ExpertState,
+    folder: str | os.PathLike[str],
+    column_maps: Columns = (),
+    log2phys: Any = None,
+    leave: Collection[str] = (),
 ) -> dict[str, Any]:
     """Fills every set of the state from a folder of ``save_logical``; all ranks call this. If one fails, no set is fit for a
     step on any.
 
     Args:
-        column_maps: of the dispatchers; they get the new map, and every step compares them from here on.
+        column_maps: of the dispatchers; they get the new map, as all that were given before (``ExpertState.follow``).
         log2phys: the map to lay state out by; that of the folder by default, whatever the EP size.
+        leave: names of saved sets that the trainer has not, to do without; others are refused.
 
     Returns:
         What was given to ``save_logical`` as ``extra``.
@@ -101,26 +109,28 @@ def load_logical(
     Raises:
         MapMismatch: the map is not there, or is none of its own slots; experts are in slots; ranks were given different maps
             or folders; a step is going on.
-        JobError: ``log2phys`` is no map of these layers and experts.
-        FileError: a shard or a set is missing or of another save, a set has other elements or is held in another form, bytes
-            are not what they were, or another rank failed.
+        RoutePackError: what a trainer's function gives is not what it was when the set was added.
+        JobError: ``log2phys`` is no map of these layers and experts, or ``leave`` names what is not there.
+        FileError: a shard or a set is missing or of another save, there is a set that the trainer has not, one has other
+            elements or tensors or is held in another form, bytes are not what they were, or another rank failed.
         PeersLost: a rank is gone, or did not answer for too long.
         KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError.
     """
-    folder = Path(folder)
     with Interrupts() as interrupts:
         together = Together(state.peers, f"{folder}: loading", interrupts)
         with together:
+            folder = named(folder)
             state.check_job()
             state.between_steps("loading")
+            state.check_memory()
             columns = by_layer(column_maps, state)
             found = read_map(folder)
-            check_shapes(state, found, folder)
+            check_shapes(state, found, folder, leave)
             saved = Saved(folder, found["shards"])
             slots = state.slots(found["log2phys"] if log2phys is None else log2phys)
-            together.said = {"folders": found["digest"], "maps: map to load": map_hash(slots), "types": state.set_types()}
+            together.said = {"folders": found["digest"], "maps: map to load": map_hash(slots), "types": set_types(state)}
         _check_said(together.heard, ["folders", "maps: map to load"])
-        check_types(all_types([said["types"] for said in together.heard]), found["sets"], folder)
+        check_types(all_types([said["types"] for said in together.heard]), found["sets"], Path(folder))
         try:
             # Derived tensors are remade inside, too: on no rank is the load good unless it is on all.
             with together:

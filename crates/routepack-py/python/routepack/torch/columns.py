@@ -28,11 +28,23 @@ class ColumnMap(nn.Module):
 
     def forward(self, probs: Tensor, routing_map: Tensor) -> tuple[Tensor, Tensor]:
         """Columns ``[..., experts]`` by slot: column s is that of the expert in slot s."""
+        experts = self.phys2log.shape[0]
+        for what, given in [("probs", probs), ("routing_map", routing_map)]:
+            if given.ndim == 0 or given.shape[-1] != experts:
+                raise RoutePackError(f"{what}: shape {list(given.shape)}, expected {experts} experts along the last axis")
         return probs.index_select(-1, self.phys2log), routing_map.index_select(-1, self.phys2log)
 
     def slots(self, expert_ids: Tensor) -> Tensor:
-        """Slots of logical expert ids, for dispatchers that take ids."""
-        return torch.argsort(self.phys2log)[expert_ids]
+        """Slots of logical expert ids as int64, for dispatchers that take ids; ids below 0 (dropped, padded) stay as they are."""
+        if expert_ids.dtype == torch.bool or expert_ids.is_floating_point() or expert_ids.is_complex():
+            raise RoutePackError(f"ids of experts: expected integers, found {expert_ids.dtype}")
+        # Narrow types would be masks, or no index at all.
+        ids = expert_ids.long()
+        try:
+            found = torch.argsort(self.phys2log)[ids.clamp(min=0)]
+        except IndexError:
+            raise RoutePackError(f"ids of experts: {int(ids.max())}, there are experts 0 to {self.phys2log.shape[0] - 1}") from None
+        return torch.where(ids < 0, ids, found)
 
 
 Columns = Iterable[ColumnMap] | Mapping[int, ColumnMap]
@@ -64,6 +76,8 @@ def by_layer(column_maps: Any, state: ExpertState) -> dict[int, ColumnMap]:
             raise RoutePackError(f"a column map of layer {layer}, the state has {state.num_layers} layers")
         if not isinstance(column_map, ColumnMap):
             raise RoutePackError(f"the column map of layer {layer} is a {type(column_map).__name__}")
+        if column_map.phys2log.is_meta:
+            raise RoutePackError(f"the column map of layer {layer} is on no device yet (meta)")
         shape = list(column_map.phys2log.shape)
         if shape != [state.num_experts] or column_map.phys2log.dtype != torch.int64:
             raise RoutePackError(f"the column map of layer {layer} has {column_map.phys2log.dtype} {shape}, expected {state.num_experts} experts")
@@ -75,19 +89,20 @@ def by_layer(column_maps: Any, state: ExpertState) -> dict[int, ColumnMap]:
     return found
 
 
-def check_columns(column_maps: Mapping[int, ColumnMap], state: ExpertState) -> None:
+def check_columns(column_maps: Iterable[tuple[int, ColumnMap]], state: ExpertState) -> None:
     """Raises MapMismatch unless the dispatchers have the map in force."""
-    if not column_maps:
+    layers = list(column_maps)
+    if not layers:
         return
     # One copy from the device for all layers.
-    held = [column_map.phys2log for column_map in column_maps.values()]
+    held = [column_map.phys2log for _, column_map in layers]
     found = torch.stack([one.to(held[0].device) for one in held]).tolist()
-    for layer, experts in zip(column_maps, found):
+    for (layer, _), experts in zip(layers, found):
         if experts != state.phys2log(layer):
             raise MapMismatch(f"the column map of layer {layer} is not the map in force")
 
 
-def set_columns(column_maps: Mapping[int, ColumnMap], state: ExpertState) -> None:
+def set_columns(column_maps: Iterable[tuple[int, ColumnMap]], state: ExpertState) -> None:
     """Gives the dispatchers the map in force."""
-    for layer, column_map in column_maps.items():
+    for layer, column_map in column_maps:
         column_map.phys2log.copy_(torch.tensor(state.phys2log(layer)))

@@ -12,6 +12,14 @@ from .._native import FileError
 from .live_map import MAP_FILE
 
 
+def named(folder: str | os.PathLike[str]) -> Path:
+    """A folder's path; raises FileError for what is none."""
+    try:
+        return Path(folder)
+    except TypeError:
+        raise FileError(f"{folder!r}: expected the path of a folder, found {type(folder).__name__}") from None
+
+
 def unfinished(folder: Path) -> Path:
     """Its name until it is whole."""
     return folder.with_name(folder.name + ".unfinished")
@@ -19,13 +27,19 @@ def unfinished(folder: Path) -> Path:
 
 def begin(folder: Path) -> None:
     """An empty folder; what a run that was killed left is deleted."""
-    if folder.exists() or folder.is_symlink():
-        raise FileError(f"{folder}: is there already; a checkpoint is never written over")
+    if folder.name in ("", ".."):
+        raise FileError(f"{str(folder)!r}: expected the name of a new folder")
     try:
+        if folder.exists() or folder.is_symlink():
+            raise FileError(f"{folder}: is there already; a checkpoint is never written over")
         shutil.rmtree(unfinished(folder), ignore_errors=True)
         unfinished(folder).mkdir(parents=True)
     except OSError as error:
         raise FileError(f"{unfinished(folder)}: cannot make it: {error.strerror}") from error
+    except ValueError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{str(folder)!r}: cannot make it: {error}") from None
 
 
 def finish(folder: Path, text: str, shards: Iterable[str]) -> None:

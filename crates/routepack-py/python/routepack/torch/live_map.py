@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
 
 from .._native import FileError, JobError, map_hash
 from .layout import plain
 from .maps import MapMismatch, slots_of
 from .state import ExpertState
 
-FORMAT = "routepack-live-map 3"
+FORMAT = "routepack-live-map 4"
 MAP_FILE = "routepack_live_map.json"
 SLOTS_FILE = "routepack_map.json"
 """What ``routepack checkpoint apply`` puts beside experts that are in slots."""
@@ -55,6 +55,8 @@ def describe(state: ExpertState, sets: dict[str, Any], shards: Mapping[str, str]
 
 def plain_extra(extra: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a trainer wants back, if it comes back as it is."""
+    if not isinstance(extra, (Mapping, type(None))):
+        raise JobError(f"extra: expected names and values, found {type(extra).__name__}")
     given = dict(extra or {})
     kept: dict[str, Any] = plain("extra", given)
     if kept != given:
@@ -71,14 +73,16 @@ def read_map(folder: Path) -> dict[str, Any]:
         FileError: it is damaged.
     """
     path = folder / MAP_FILE
-    if (folder / SLOTS_FILE).exists():
-        raise MapMismatch(f"{folder}: experts are in slots ({SLOTS_FILE}): routepack checkpoint canonicalise first")
     try:
+        if (folder / SLOTS_FILE).exists():
+            raise MapMismatch(f"{folder}: experts are in slots ({SLOTS_FILE}): routepack checkpoint canonicalise first")
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise MapMismatch(f"{folder}: no {MAP_FILE}: nobody knows whether experts are in logical order or in slots") from None
     except OSError as error:
         raise FileError(f"{path}: cannot read: {error.strerror}") from error
+    except MapMismatch:
+        raise
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path}: no map: {error}") from None
     if not isinstance(found, dict):
@@ -105,16 +109,16 @@ def _check_fields(found: dict[str, Any], path: Path) -> None:
     if (held := map_hash(slots)) != found["sha256"]:
         raise MapMismatch(f"{path}: sha256 = {_short(found['sha256'])}, its slots have {held}")
     for name, one in found["sets"].items():
-        if not isinstance(one, dict) or set(one) != {"element_bytes", "held", "dtype"}:
-            raise FileError(f"{path}: no map: sets: {name} = {_short(one)}, expected element_bytes, held and dtype")
+        if not isinstance(one, dict) or set(one) != {"element_bytes", "held", "tensors", "dtype"}:
+            raise FileError(f"{path}: no map: sets: {name} = {_short(one)}, expected element_bytes, held, tensors and dtype")
     for name, sha256 in found["shards"].items():
         # A name, not a way out of the folder.
         if not isinstance(sha256, str) or Path(name).name != name:
             raise FileError(f"{path}: no map: shards: {_short(name)} = {_short(sha256)}, expected a file and its sha256")
 
 
-def check_shapes(state: ExpertState, found: dict[str, Any], folder: Path) -> None:
-    """What was saved is of this model, cut over as many ranks."""
+def check_shapes(state: ExpertState, found: dict[str, Any], folder: Path, leave: Collection[str]) -> None:
+    """What was saved is of this model, cut over as many ranks; sets that are to be left behind are there, and no others."""
     shape = [len(found["log2phys"]), len(found["log2phys"][0])]
     for what, saved, mine in [
         ("layers and experts", shape, [state.num_layers, state.num_experts]),
@@ -125,6 +129,23 @@ def check_shapes(state: ExpertState, found: dict[str, Any], folder: Path) -> Non
             raise FileError(f"{folder}: {what}: {saved}, the trainer has {mine}")
     if missing := [name for name in state.set_names() if name not in found["sets"]]:
         raise FileError(f"{folder}: no sets {missing}; there are {list(found['sets'])}")
+    if isinstance(leave, str) or not all(isinstance(name, str) for name in leave):
+        raise JobError(f"leave: expected names of sets, found {_short(leave)}")
+    if wrong := [name for name in leave if name not in found["sets"] or name in state.set_names()]:
+        raise JobError(f"leave: {wrong} are not saved, or the trainer has them")
+    if more := [name for name in found["sets"] if name not in state.set_names() and name not in leave]:
+        raise FileError(f"{folder}: sets {more} were saved, the trainer has none such: leave={more} does without them")
+
+
+def set_types(state: ExpertState) -> dict[str, dict[str, Any]]:
+    """Of every set: bytes of an element, how it is held, its tensors, and the types of its elements on this rank."""
+    types: dict[str, dict[str, Any]] = {}
+    for number, kind in enumerate(state.kinds()):
+        dtypes = {str(one).removeprefix("torch.") for one in state.dtypes(number)}
+        tensors = sorted(kind.get("tensors", state.tensors))
+        said = {"element_bytes": kind["element_bytes"], "held": kind["held"], "tensors": tensors}
+        types[kind["name"]] = {**said, "dtype": sorted(dtypes)}
+    return types
 
 
 def all_types(heard: list[Any]) -> dict[str, Any]:

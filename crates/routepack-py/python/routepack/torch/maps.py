@@ -23,13 +23,14 @@ def slots_of(log2phys: Any, num_experts: int, num_layers: int | None = None) -> 
     Raises:
         JobError: another shape, something that is no integer, or a layer that is no bijection of experts and slots.
     """
-    values = log2phys.tolist() if hasattr(log2phys, "tolist") else log2phys
     try:
+        values = log2phys.tolist() if hasattr(log2phys, "tolist") else log2phys
         slots: Slots = integers("log2phys", values, np.uint32, ("layers", "experts"), JobError).tolist()
-    except (ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, JobError):
-            raise
-        raise JobError(f"log2phys: expected integers [layers, experts]: {error}") from None
+    except JobError:
+        raise
+    # NotImplementedError among them: tensors without data.
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise JobError(f"log2phys: expected integers [layers, experts]: {(str(error).splitlines() or [''])[0]}") from None
     layers = num_layers or max(len(slots), 1)
     if len(slots) != layers or len(slots[0]) != num_experts:
         shape = [len(slots), len(slots[0]) if slots else 0]

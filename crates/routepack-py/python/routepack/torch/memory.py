@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ def as_bytes(tensor: Tensor, place: str = "a tensor") -> Tensor:
     """A tensor's bytes, sharing its memory."""
     if not isinstance(tensor, Tensor):
         raise RoutePackError(f"{place}: expected a tensor, found {type(tensor).__name__}")
-    if tensor.is_meta or type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+    if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         # DTensor, Float8Tensor, …: what is written to them is sharded or quantised on its way.
         raise RoutePackError(f"{place} is a {_kind(tensor)}: its bytes are elsewhere; give the plain tensor that holds them")
     if not tensor.is_contiguous():
@@ -25,7 +25,19 @@ def as_bytes(tensor: Tensor, place: str = "a tensor") -> Tensor:
 
 
 def _kind(tensor: Tensor) -> str:
-    return "meta tensor" if tensor.is_meta else type(tensor).__name__
+    if tensor.is_meta:
+        return "meta tensor"
+    if tensor.layout != torch.strided:
+        return f"tensor of layout {tensor.layout}"
+    if tensor.is_quantized:
+        return "quantised tensor"
+    return "lazily conjugated or negated view" if tensor.is_conj() or tensor.is_neg() else type(tensor).__name__
+
+
+def brief(error: BaseException) -> str:
+    """An error in a line: a KeyError of a parameter would print the parameter."""
+    line = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {line if len(line) <= 120 else line[:117] + '…'}"
 
 
 def _end(tensor: Tensor) -> int:
@@ -42,9 +54,9 @@ def asked(place: str, where: Callable[..., Any], *what: int) -> Any:
     try:
         first, again = where(*what), where(*what)
     except Exception as error:
-        raise RoutePackError(f"{place}: cannot be had: {type(error).__name__}: {error}") from error
+        raise RoutePackError(f"{place}: cannot be had: {brief(error)}") from error
     tensors = [one[1] if isinstance(one, tuple) else one for one in (first, again)]
-    if all(isinstance(one, Tensor) and not one.is_meta for one in tensors) and tensors[0].data_ptr() != tensors[1].data_ptr():
+    if all(isinstance(one, Tensor) and not one.is_meta and one.layout == torch.strided for one in tensors) and tensors[0].data_ptr() != tensors[1].data_ptr():
         raise RoutePackError(f"{place} is in other memory each time it is asked for, a copy: what is written there is lost")
     return first
 
@@ -53,6 +65,20 @@ def check_elements(tensor: Tensor, element_bytes: int, place: str) -> None:
     """A set has elements of one size."""
     if tensor.element_size() != element_bytes:
         raise RoutePackError(f"{place} has elements of {tensor.element_size()} bytes ({tensor.dtype}), expected {element_bytes}")
+
+
+def check_slots(
+    name: str, where: Callable[..., Any], places: Iterable[tuple[int, int, int]], element_bytes: int, tensors: Mapping[str, int]
+) -> None:
+    """Every tensor held by slot on this rank has the elements it is said to have, behind each other."""
+    names = list(tensors)
+    for layer, slot, index in places:
+        place = f"{name}: layer {layer}, slot {slot}, {names[index]}"
+        tensor = asked(place, where, layer, slot, index)
+        found, expected = as_bytes(tensor, place).numel(), tensors[names[index]] * element_bytes
+        if found != expected:
+            raise RoutePackError(f"{place} has {found} bytes, expected {expected}")
+        check_elements(tensor, element_bytes, place)
 
 
 def check_apart(held: Iterable[tuple[str, Tensor]]) -> None:

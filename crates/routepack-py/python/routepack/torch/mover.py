@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any, Callable, Mapping, Sequence
 
@@ -9,8 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .._native import RoutePackError, map_hash, rank_move
+from .._native import JobError, RoutePackError, map_hash, rank_move
 from .columns import Columns
+from .devices import device_of, given
 from .layout import plain
 from .maps import MapMismatch, Slots
 from .peers import Interrupts, PeersLost, Together, words
@@ -45,16 +47,20 @@ class Mover:
         state: ExpertState,
         column_maps: Columns = (),
         options: Mapping[str, Any] | None = None,
-        device: torch.device | str = "cpu",
+        device: torch.device | str | None = None,
         on_event: Callable[[str, int], None] = lambda event, number: None,
     ) -> None:
         """``column_maps``: of all layers, or by layer where a pipeline stage has some; every step compares them from here
-        on. ``options``: block_bytes, staging_bytes (1 GiB), links. ``on_event`` is told where the move is (for tests and
-        traces)."""
+        on, beside those given before. ``options``: block_bytes, staging_bytes (1 GiB), links. ``device``: of the buffers; by
+        default that of the first set which the process group can send from. ``on_event`` is told where the move is (for
+        tests and traces)."""
         self.state = state
         state.follow(column_maps)
+        if not isinstance(options, (Mapping, type(None))):
+            raise JobError(f"options: expected names and values, found {type(options).__name__}")
         self.options = plain("options", {"staging_bytes": STAGING_BYTES, **(options or {})})
-        self.device = torch.device(device)
+        self.device = given(device)
+        self._buffers_on = torch.device("cpu")
         self.on_event = on_event
 
     def move(self, log2phys: Any) -> dict[str, int]:
@@ -66,7 +72,7 @@ class Mover:
         Raises:
             MoveFailed: some rank failed; nothing has changed anywhere.
             MapMismatch: ranks or sets do not agree on map, plan, layout or options, or a step is going on; or the move is
-                done and a rank could not remake its derived sets; or it could neither be done nor undone.
+                done or given up and a rank could not remake its derived sets; or it could neither be done nor undone.
             PeersLost: a rank is gone, or did not answer for too long; sets are torn unless nothing can have been written.
             KeyboardInterrupt: Ctrl-C here; nothing has changed anywhere.
         """
@@ -76,11 +82,19 @@ class Mover:
             move = json.loads(planned)
             try:
                 self._run(move, interrupts)
-            except BaseException as failure:
+            except MoveFailed as failure:
+                # On all ranks, and so is what comes of this.
                 if not state.torn:
-                    state.remake()
-                if isinstance(failure, MoveFailed) and isinstance(failure.__cause__, KeyboardInterrupt):
+                    with Together(state.peers, f"{failure}; then remaking derived sets", Interrupts(), MapMismatch):
+                        state.remake()
+                if isinstance(failure.__cause__, KeyboardInterrupt):
                     raise failure.__cause__
+                raise
+            except BaseException:
+                if not state.torn:
+                    # What cannot be remade is refused by the next step; why the move ended is the better news.
+                    with contextlib.suppress(Exception):
+                        state.remake()
                 raise
             state.take(target)
             state.settle()
@@ -95,15 +109,18 @@ class Mover:
             state.check_job()
             state.between_steps("a move")
             state.check()
+            sets = state.state_json(state.kinds())
+            self._buffers_on = device_of(self.device, state.devices())
             target, options = state.slots(log2phys), json.dumps(self.options, sort_keys=True)
             together.said = {
                 "map in force": state.sha256[:16],
                 "plan": map_hash(target)[:16],
                 "topology": state.topology_json(),
-                "layout of state": state.kinds_json(),
+                "layout of state": sets,
                 "options": options,
+                "column maps": "some" if state.column_maps else "none",
             }
-            planned = rank_move(state.topology_json(), state.kinds_json(), options, state.log2phys, target, state.rank)
+            planned = rank_move(state.topology_json(), sets, options, state.log2phys, target, state.rank)
         for what, mine in together.heard[0].items():
             for rank, other in enumerate(together.heard):
                 if other[what] != mine:
@@ -116,6 +133,8 @@ class Mover:
         error: BaseException | None = None
         try:
             self.on_event("allocate", 0)
+            # What functions give now may be no longer what it was.
+            self.state.check_memory()
             # Dropped first: their memory is there for the buffers.
             self.state.drop()
             send = [self._buffer(move["message_bytes"]) for _ in range(2)]
@@ -257,7 +276,7 @@ class Mover:
                 raise _unchanged(f"{what} was given up: rank {rank}: {failed}")
 
     def _buffer(self, size: int) -> Tensor:
-        return torch.empty(size, dtype=torch.uint8, device=self.device)
+        return torch.empty(size, dtype=torch.uint8, device=self._buffers_on)
 
 
 class _Unpacked(Exception):

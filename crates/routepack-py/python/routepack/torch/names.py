@@ -30,7 +30,7 @@ def logical_named_tensors(
 
     Raises:
         MapMismatch: at once if a set is laid out by another map, a step is going on, or dispatchers have another map; later
-            if experts moved before the last name was taken.
+            if experts moved, or a step or load began, before the last name was taken.
         JobError: names that would not tell tensors apart.
     """
     state.between_steps("names of tensors")
@@ -48,11 +48,11 @@ def logical_named_tensors(
 
 
 def _named(state: ExpertState, where: Bytes, template: str, numbers: list[int]) -> Iterator[tuple[str, Tensor]]:
-    sha256 = state.sha256
+    generation = state.generation
     for layer in state.local_layers():
         experts = state.phys2log(layer)
         for slot in state.local_slots():
             for index, tensor in enumerate(state.tensors):
-                if state.sha256 != sha256 or state.torn:
-                    raise MapMismatch("experts moved while their names were taken: begin again")
+                if state.generation != generation or state.torn:
+                    raise MapMismatch("experts moved, or were loaded or trained, while their names were taken: begin again")
                 yield template.format(layer=numbers[layer], expert=experts[slot], tensor=tensor), where(layer, slot, index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterable
 
 from torch import nn
 
@@ -13,22 +13,26 @@ class Unsupported(RoutePackError):
     """State of this kind does not follow a placement yet."""
 
 
-def refuse_unsupported(model: nn.Module, optimizer: Any = None, physical_router: bool = False) -> None:
+def refuse_unsupported(model: nn.Module | Iterable[nn.Module], optimizer: Any = None, physical_router: bool = False) -> None:
     """Raises Unsupported for state that would not follow its experts.
 
-    ``physical_router``: whether the router itself speaks of slots (ours is logical, with a ColumnMap behind it).
+    ``model``: or its chunks, as Megatron has them. ``physical_router``: whether the router itself speaks of slots (ours is logical, with a ColumnMap behind it).
     """
+    chunks = [model] if isinstance(model, nn.Module) or not isinstance(model, Iterable) else list(model)
+    for chunk in chunks:
+        if not isinstance(chunk, nn.Module):
+            raise RoutePackError(f"model: expected a module or a list of its chunks, found {type(chunk).__name__}")
     for part in _optimizers(optimizer):
         name = type(part).__name__
         if "muon" in name.lower():
             raise Unsupported(f"{name}: whole-matrix optimizers hold state that is no function of one element")
         if "hybriddevice" in name.lower() or getattr(part, "offload_fraction", None):
             raise Unsupported(f"{name}: hybrid-device offload splits the state of one expert between devices")
-    for name, parameter in model.named_parameters():
+    for name, parameter in (one for chunk in chunks for one in chunk.named_parameters()):
         # A DTensor whose first axis is experts: FSDP2 shards inside the stack.
         if hasattr(parameter, "placements") and parameter.ndim == 3:
             raise Unsupported(f"{name}: experts stacked in one FSDP2 parameter")
-    for name, module in model.named_modules():
+    for name, module in (one for chunk in chunks for one in chunk.named_modules()):
         config = getattr(module, "config", None)
         if _delayed(module, config):
             raise Unsupported(f"{name}: FP8 with delayed scaling keeps histories per slot; use current or block scaling")

@@ -48,12 +48,13 @@ class Ranges:
 
 
 class FlatShards(Ranges):
-    """Flat state in buffers: this rank's shards of all buckets behind each other, one tensor a virtual pipeline chunk.
+    """Flat state in buffers: this rank's shards of all buckets behind each other, one a virtual pipeline chunk.
 
-    ``ExpertState.shard_elements`` says how many elements each has.
+    Tensors, or functions that give them: a buffer that the optimizer replaces (as ``load_state_dict`` may) has to be a
+    function, or the one it had before is moved and saved. ``ExpertState.shard_elements`` says how many elements each has.
     """
 
-    def __init__(self, *shards: Tensor) -> None:
+    def __init__(self, *shards: Tensor | Callable[[], Tensor]) -> None:
         self.shards = shards
         self._runs: dict[tuple[int, int, int], list[tuple[int, int, int, int]]] = {}
 
@@ -61,8 +62,10 @@ class FlatShards(Ranges):
         if len(self.shards) != len(chunk_bytes):
             last = len(chunk_bytes) - 1
             raise RoutePackError(f"{self.name}: flat shards of {len(self.shards)} chunks, the rank has chunk {last} and no more")
-        for chunk, (shard, expected) in enumerate(zip(self.shards, chunk_bytes)):
+        for chunk, expected in enumerate(chunk_bytes):
             place = f"{self.name}: a flat shard of chunk {chunk}"
+            held = self.shards[chunk]
+            shard = asked(place, held) if callable(held) else held
             found = as_bytes(shard, place).numel()
             check_elements(shard, element_bytes, place)
             if found != expected:
@@ -73,22 +76,27 @@ class FlatShards(Ranges):
 
     def runs(self, layer: int, slot: int, tensor: int) -> list[tuple[int, Tensor]]:
         held = self._runs.get((layer, tensor, slot), [])
-        return [(start, as_bytes(self.shards[chunk], self.name)[at : at + size]) for start, size, at, chunk in held]
+        return [(start, as_bytes(self._shard(chunk), self.name)[at : at + size]) for start, size, at, chunk in held]
 
     def dtype(self, layer: int, slot: int, tensor: int) -> torch.dtype | None:
         held = self._runs.get((layer, tensor, slot), [])
-        return self.shards[held[0][3]].dtype if held else None
+        return self._shard(held[0][3]).dtype if held else None
 
     def memory(self, places: Sequence[Place]) -> Iterator[tuple[str, Tensor]]:
-        for chunk, shard in enumerate(self.shards):
-            yield f"{self.name}, chunk {chunk}", shard
+        for chunk in range(len(self.shards)):
+            yield f"{self.name}, chunk {chunk}", self._shard(chunk)
+
+    def _shard(self, chunk: int) -> Tensor:
+        held = self.shards[chunk]
+        return held() if callable(held) else held
 
 
 class ParameterShards(Ranges):
     """Flat state as Megatron's optimizer keeps it: of every parameter, the piece that is this rank's, a tensor of its own.
 
     ``where(layer, slot, tensor)`` gives ``(first element, piece)``, or None where this rank has no piece: the range that
-    ``_get_model_param_range_map(parameter)["param"]`` names, and the main parameter or its moment in the optimizer's state.
+    ``_get_model_param_range_map(parameter)["param"]`` names (a KeyError where there is none: ask ``model_param_gbuf_map``
+    first), and the main parameter or its moment in the optimizer's state.
     """
 
     def __init__(self, where: Callable[[int, int, int], tuple[int, Tensor] | None]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -13,7 +15,7 @@ from .._native import JobError, RoutePackError, map_hash
 from .columns import ColumnMap, Columns, by_layer, check_columns, set_columns
 from .layout import Layout
 from .maps import MapMismatch, Slots, inverse, slots_of
-from .memory import as_bytes, asked, check_apart, check_elements
+from .memory import as_bytes, check_apart, check_slots
 from .peers import Peers
 from .shards import FlatShards, ParameterShards, Place, Ranges
 
@@ -50,10 +52,12 @@ class ExpertState(Layout):
         self.sha256 = map_hash(self.log2phys)
         self.peers = Peers(patience)
         self.versions: dict[str, str] = {}
-        self.column_maps: dict[int, ColumnMap] = {}
-        self.in_step = False
+        self.column_maps: list[tuple[int, ColumnMap]] = []
+        self.in_step = self.in_loading = False
+        self.generation = 0
         self._kinds: list[dict[str, Any]] = []
         self._held: list[Bytes | Ranges] = []
+        self._checks: list[Callable[[], None]] = []
         self._derived: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
         if rank is None:
             self.peers.meet()
@@ -82,14 +86,27 @@ class ExpertState(Layout):
         runs = self.flat_runs(kind)
         if isinstance(where, Ranges):
             where.name = name
-            where.bind(runs, self.held_bytes(kind), element_bytes, list(self._places(kind)))
+            check = functools.partial(where.bind, runs, self.held_bytes(kind), element_bytes, list(self._places(kind)))
         else:
-            self._check_tensors(kind, where)
+            check = functools.partial(check_slots, name, where, list(self._places(kind)), element_bytes, self.tensors)
+        check()
         others = [self._memory(*one) for one in zip(self._kinds, self._held)]
         check_apart(place for memory in [*others, self._memory(kind, where)] for place in memory)
         self._kinds.append(kind)
         self._held.append(where)
+        self._checks.append(check)
         self.versions[name] = self.sha256 if sha256 is None else sha256
+
+    def check_memory(self) -> None:
+        """The checks of ``add`` again, and its errors: what a trainer's functions give may have become a copy, or another piece."""
+        for check in self._checks:
+            check()
+        check_apart(place for one in zip(self._kinds, self._held) for place in self._memory(*one))
+
+    def devices(self) -> list[torch.device]:
+        """Where sets are, in the order they were added."""
+        found = [next(self._memory(*one), None) for one in zip(self._kinds, self._held)]
+        return [held[1].device for held in found if held is not None]
 
     def _check_new(self, name: str) -> None:
         if not isinstance(name, str) or not name:
@@ -101,17 +118,6 @@ class ExpertState(Layout):
         """Every (layer, slot, tensor) of this rank that has a kind of state."""
         mine = [index for index, tensor in enumerate(self.tensors) if tensor in kind.get("tensors", self.tensors)]
         return ((layer, slot, index) for layer in self.local_layers() for slot in self.local_slots() for index in mine)
-
-    def _check_tensors(self, kind: Mapping[str, Any], where: Bytes) -> None:
-        """Every tensor held by slot on this rank has the elements it is said to have, behind each other."""
-        names = list(self.tensors)
-        for layer, slot, index in self._places(kind):
-            place = f"{kind['name']}: layer {layer}, slot {slot}, {names[index]}"
-            tensor = asked(place, where, layer, slot, index)
-            found, expected = as_bytes(tensor, place).numel(), self.tensors[names[index]] * kind["element_bytes"]
-            if found != expected:
-                raise RoutePackError(f"{place} has {found} bytes, expected {expected}")
-            check_elements(tensor, kind["element_bytes"], place)
 
     def _memory(self, kind: Mapping[str, Any], held: Bytes | Ranges) -> Iterator[tuple[str, Tensor]]:
         """Where a set is, in words and as tensors."""
@@ -142,14 +148,15 @@ class ExpertState(Layout):
             else:
                 yield index, 0, held(layer, slot, index)
 
-    def set_types(self) -> dict[str, dict[str, Any]]:
-        """Of every set: bytes of an element, how it is held, and the types of its elements on this rank."""
-        types: dict[str, dict[str, Any]] = {}
-        for kind, held in zip(self._kinds, self._held):
-            dtype = held.dtype if isinstance(held, Ranges) else lambda *place, held=held: held(*place).dtype
-            found = {str(one).removeprefix("torch.") for one in (dtype(*place) for place in self._places(kind)) if one is not None}
-            types[kind["name"]] = {"element_bytes": kind["element_bytes"], "held": kind["held"], "dtype": sorted(found)}
-        return types
+    def kinds(self) -> list[dict[str, Any]]:
+        """What every set is, in the order they were added."""
+        return self._kinds
+
+    def dtypes(self, kind: int) -> set[torch.dtype]:
+        """Types of the elements of a set on this rank."""
+        held = self._held[kind]
+        found = (held.dtype(*place) if isinstance(held, Ranges) else held(*place).dtype for place in self._places(self._kinds[kind]))
+        return {one for one in found if one is not None}
 
     def add_derived(self, name: str, drop: Callable[[], None], remake: Callable[[], None]) -> None:
         """Tensors made from others (quantised weights, scales): dropped before a move, remade after it. They are there, made
@@ -159,12 +166,14 @@ class ExpertState(Layout):
         self.versions[name] = TORN if self.torn else self.sha256
 
     def follow(self, column_maps: Columns) -> None:
-        """Dispatchers that have the map in force from here on: every step compares them, every move and load sets them."""
-        self.column_maps.update(by_layer(column_maps, self))
-
-    def kinds_json(self) -> str:
-        """The layout of all sets."""
-        return self.state_json(self._kinds)
+        """Dispatchers that have the map in force from here on, beside those that have it already: a layer has one in every
+        model that is laid out by this state (actor, reference). Every step compares all, every move and load sets all."""
+        for layer, column_map in by_layer(column_maps, self).items():
+            others = [other for other, held in self.column_maps if held is column_map]
+            if others and others != [layer]:
+                raise RoutePackError(f"the column map of layer {layer} is that of layer {others[0]} already")
+            if not others:
+                self.column_maps.append((layer, column_map))
 
     def view(self, layer: int, kind: int, tensor: int, slot: int, start: int, end: int) -> Tensor:
         """Bytes of this rank, to be read or written."""
@@ -179,15 +188,18 @@ class ExpertState(Layout):
         self.between_steps("a step")
         self.check()
         self.in_step = True
+        self.generation += 1
         try:
             yield
         finally:
             self.in_step = False
 
     def between_steps(self, what: str) -> None:
-        """Raises MapMismatch inside of a step."""
+        """Raises MapMismatch inside of a step, or while sets are filled anew."""
         if self.in_step:
             raise MapMismatch(f"{what} inside of a step: a map changes only between steps, and only there is state whole")
+        if self.in_loading:
+            raise MapMismatch(f"{what} while sets are loaded: they are whole only after it")
 
     def check(self) -> None:
         """Raises MapMismatch unless every set and dispatcher has the map in force."""
@@ -231,7 +243,11 @@ class ExpertState(Layout):
         self.between_steps("loading")
         slots = self.slots(log2phys)
         self.take(slots)
-        yield
+        self.in_loading = True
+        try:
+            yield
+        finally:
+            self.in_loading = False
         self.settle()
         self.remake()
 
@@ -252,6 +268,7 @@ class ExpertState(Layout):
     def tear(self) -> None:
         """Before the first byte is written: whatever ends that, nobody takes half of it for a whole."""
         self.versions = {name: TORN for name in self.versions}
+        self.generation += 1
 
     def take(self, log2phys: Slots) -> None:
         """Another map; sets count as torn until they are settled, whatever ends this in between."""
