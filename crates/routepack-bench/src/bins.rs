@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rayon::ThreadPoolBuilder;
 use routepack_binpack::{Goal, PackOptions, Types, pack};
 use routepack_certificate::{Limits, Statement, check};
 use routepack_formats::{LengthsForm, read_lengths, write_atomically};
@@ -27,7 +28,7 @@ pub struct BinsBench {
     pub first: Option<usize>,
     /// Time for one instance, by the clock.
     pub time_limit: Duration,
-    /// Instances at a time.
+    /// Instances at a time, each in one thread.
     pub jobs: usize,
     /// Seed of the random fills.
     pub seed: u64,
@@ -83,12 +84,15 @@ pub fn bench_bins(
     let todo: Vec<&PathBuf> = files.iter().filter(|file| !stands(table, file)).collect();
     let next = AtomicUsize::new(0);
     let shared = Mutex::new((&mut *table, observe, Ok(())));
+    // A search would take two threads of a pool shared by all jobs.
+    let pools = (0..bench.jobs.max(1)).map(|_| ThreadPoolBuilder::new().num_threads(1).build());
+    let pools = pools.collect::<Result<Vec<_>, _>>()?;
     std::thread::scope(|scope| {
-        for _ in 0..bench.jobs.max(1) {
+        for one_thread in &pools {
             scope.spawn(|| {
                 while !stop() {
                     let Some(file) = todo.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                    let record = run(bench, file, stop);
+                    let record = one_thread.install(|| run(bench, file, stop));
                     let mut shared = shared.lock().expect("no thread panics with the table");
                     let (table, observe, outcome) = &mut *shared;
                     let added = record.and_then(|record| {

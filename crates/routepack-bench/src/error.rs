@@ -9,6 +9,9 @@ use thiserror::Error;
 /// A file that cannot be read or written, or bad input.
 #[derive(Debug, Error)]
 pub enum BenchError {
+    /// The system has no threads for the jobs.
+    #[error("jobs: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
     /// An instance is malformed.
     #[error(transparent)]
     Instance(#[from] FormatError),

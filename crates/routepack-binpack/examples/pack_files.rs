@@ -2,9 +2,9 @@
 //!
 //! `pack_files SECONDS FILE_OR_FOLDER…`: a file holds n, capacity and n sizes, or m, capacity and m pairs "size demand".
 //! Time is the only limit of tree searches. One line an instance: file, items, types, bound, incumbent, status, seconds, the
-//! method behind the bound; then one line a folder. Seconds are those of the processor where the system tells them (Linux), else of the clock. `SLOTS=8`
-//! asks for rows of 8 bins; `QUIET=1` leaves out what was proved; `LOG=1` tells every improvement; `CERTIFICATES=DIR`
-//! writes them.
+//! method behind the bound; then one line a folder. One thread, with seconds of the processor where the system tells them
+//! (Linux); `THREADS=2` takes two, with seconds of the clock. `SLOTS=8` asks for rows of 8 bins; `QUIET=1` leaves out what
+//! was proved; `LOG=1` tells every improvement; `CERTIFICATES=DIR` writes them.
 #![allow(clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
@@ -22,11 +22,14 @@ use instance::{Failure, read};
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let seconds: f64 = arguments.next().ok_or("usage: pack_files SECONDS FILE_OR_FOLDER…")?.parse()?;
+    let threads = std::env::var("THREADS").map_or(Ok(1), |threads| threads.parse())?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     for argument in arguments {
         let files = files(Path::new(&argument))?;
         let (mut proved, mut sum, mut longest) = (0, 0.0, 0.0_f64);
         for file in &files {
-            let taken = run(file, Duration::from_secs_f64(seconds))?;
+            let limit = Duration::from_secs_f64(seconds);
+            let taken = pool.install(|| run(file, limit, threads == 1).map_err(|error| error.to_string()))?;
             proved += u32::from(taken.is_some());
             sum += taken.unwrap_or(0.0);
             longest = longest.max(taken.unwrap_or(0.0));
@@ -46,8 +49,9 @@ struct Clock {
 }
 
 impl Clock {
-    fn start() -> Self {
-        Self { wall: Instant::now(), spent: spent(), last: Mutex::default() }
+    fn start(of_processor: bool) -> Self {
+        let spent = if of_processor { spent() } else { None };
+        Self { wall: Instant::now(), spent, last: Mutex::default() }
     }
 
     fn elapsed(&self) -> Duration {
@@ -79,11 +83,11 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Packs one file; the seconds if the fewest rows were proved.
-fn run(file: &Path, limit: Duration) -> Result<Option<f64>, Failure> {
+fn run(file: &Path, limit: Duration, of_processor: bool) -> Result<Option<f64>, Failure> {
     let slots = std::env::var("SLOTS").map_or(Ok(1), |slots| slots.parse())?;
     let statement = Statement { slots, ..read(file)? };
     let types = Types::new(&statement)?.len();
-    let start = Clock::start();
+    let start = Clock::start(of_processor);
     let stop = || start.elapsed() > limit;
     let log = std::env::var_os("LOG").is_some();
     let packed = pack(

@@ -67,6 +67,18 @@ impl PatternMaster {
         Ok(Self { master, patterns, barred, known: HashSet::new(), cuts: Vec::new() })
     }
 
+    /// A copy that lives in a solver of its own, at the same basis.
+    pub(crate) fn fork(&self) -> Result<Self, PackError> {
+        let (patterns, barred) = (self.patterns.clone(), self.barred.clone());
+        Ok(Self {
+            master: self.master.fork()?,
+            patterns,
+            barred,
+            known: self.known.clone(),
+            cuts: self.cuts.clone(),
+        })
+    }
+
     /// Adds the patterns that are not there yet; returns how many.
     pub(crate) fn add(&mut self, patterns: impl IntoIterator<Item = Pattern>) -> Result<usize, PackError> {
         let mut columns = Vec::new();

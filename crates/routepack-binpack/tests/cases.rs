@@ -4,7 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use routepack_binpack::{Goal, PackError, PackOptions, Packed, pack};
+use itertools::Itertools;
+use routepack_anneal::Stream;
+use routepack_binpack::{DecideLimits, Goal, PackError, PackOptions, Packed, Types, decide, pack};
 use routepack_certificate::{Limits, Statement, check};
 use routepack_generate::{BinsRecipe, bins};
 
@@ -217,6 +219,39 @@ fn one_seed_one_answer_on_any_number_of_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         assert_eq!(pool.install(once), first);
     }
+}
+
+#[test]
+fn attempts_side_by_side_do_not_change_the_answer() {
+    let limits =
+        DecideLimits { cases: 200, dives: 0, rounds: 1000, table_bytes: 1 << 20, check: Limits::default() };
+    let mut restarted = 0;
+    for seed in [0, 3, 4, 8] {
+        let mut stream = Stream::new(seed);
+        let mut full = || {
+            let first = 300 + stream.below(450);
+            let second = 300 + stream.below(900 - first);
+            [first, second, 1500 - first - second]
+        };
+        let statement = Statement::bins((0..45).flat_map(|_| full()).collect(), 1500);
+        let types = Types::new(&statement).unwrap();
+        let decisions: Vec<_> = [1, 2, 3]
+            .into_iter()
+            .map(|threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let stream = Stream::new(seed);
+                pool.install(|| decide(&statement, &types, 45, &[], &limits, &stream, &|| false)).unwrap()
+            })
+            .collect();
+        assert!(
+            decisions.iter().all_equal(),
+            "{:?}",
+            decisions.iter().map(|decision| decision.work).collect::<Vec<_>>()
+        );
+        // More cases than the first attempt may have, in one of the first two.
+        restarted += u32::from(decisions[0].work.cases > 31);
+    }
+    assert!(restarted > 1);
 }
 
 /// The packing holds every item once and within the limits, whatever has become of the proof.

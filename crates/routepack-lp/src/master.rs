@@ -165,6 +165,20 @@ impl CoverMaster {
         Ok(Self { state, engine, solved: None })
     }
 
+    /// A copy in a solver of its own, which starts from the basis at hand.
+    ///
+    /// # Errors
+    /// [`LpError::Solver`] if the solver fails.
+    pub fn fork(&self) -> Result<Self, LpError> {
+        let mut copy = Self::new(self.backend(), &self.state.demands)?;
+        for &(relation, bound) in &self.state.cuts {
+            copy.add_cut(&Cut { coefficients: Vec::new(), relation, bound })?;
+        }
+        copy.add_columns(self.state.columns.clone())?;
+        copy.restore(&self.basis()?)?;
+        Ok(copy)
+    }
+
     /// The backend that solves it.
     pub fn backend(&self) -> Backend {
         match self.engine {

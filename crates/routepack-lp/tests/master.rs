@@ -442,6 +442,37 @@ fn a_value_within_few_iterations_is_no_more_than_the_optimum() {
 }
 
 #[test]
+fn a_fork_starts_where_its_master_stands_and_goes_its_own_way() {
+    for &backend in Backend::all() {
+        if !backend.is_available() {
+            continue;
+        }
+        let mut master = CoverMaster::new(backend, &[7.0, 9.0, 5.0]).unwrap();
+        let singles = (0..3).map(|place| Column::new(1.0, vec![(place, 1.0)]));
+        let pairs = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| Column::new(1.0, vec![(i, 1.0), (j, 1.0)]));
+        master.add_columns(singles.chain(pairs).collect()).unwrap();
+        master.limit_column(5, 0.0).unwrap();
+        let cut = Cut { coefficients: vec![(3, 1.0)], relation: Relation::AtMost, bound: 3.0 };
+        master.add_cut(&cut).unwrap();
+        let stands = master.solve().unwrap();
+        let mut fork = master.fork().unwrap();
+        let forked = fork.solve().unwrap();
+        assert!(near(forked.objective, stands.objective) && near(stands.objective, 14.0));
+        #[cfg(feature = "highs")]
+        if backend == Backend::Highs {
+            assert_eq!(
+                (forked.iterations, &forked.duals, &forked.cut_duals),
+                (0, &stands.duals, &stands.cut_duals)
+            );
+        }
+        fork.limit_column(5, f64::INFINITY).unwrap();
+        fork.change_cut(0, 9.0).unwrap();
+        assert!(near(fork.solve().unwrap().objective, 10.5));
+        assert!(near(master.solve().unwrap().objective, 14.0));
+    }
+}
+
+#[test]
 fn a_basis_is_come_back_to() {
     for &backend in Backend::all() {
         if !backend.is_available() {
