@@ -97,7 +97,7 @@ fn measure(folder: &Path, [layers, experts, top_k]: [usize; 3], dtype: Dtype, py
 
     let whole = ImportOptions { lengths: Some(vec![(ROWS / SAMPLES) as u32; SAMPLES]), ..options.clone() };
     say(&format!("{name} .npy"), bytes.len(), &mut || {
-        import(&npy, Form::Slime, &whole, &mut |_| {}).unwrap();
+        import(&npy, Form::Slime, &whole, &|| false, &mut |_| {}).unwrap();
     });
 
     let mut lines = String::new();
@@ -112,7 +112,7 @@ fn measure(folder: &Path, [layers, experts, top_k]: [usize; 3], dtype: Dtype, py
     let jsonl = folder.join("routes.jsonl");
     std::fs::write(&jsonl, &lines).unwrap();
     say(&format!("{name} base64 in JSON lines"), lines.len(), &mut || {
-        import(&jsonl, Form::SkyRl, &options, &mut |_| {}).unwrap();
+        import(&jsonl, Form::SkyRl, &options, &|| false, &mut |_| {}).unwrap();
     });
 }
 

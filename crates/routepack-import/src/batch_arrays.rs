@@ -23,7 +23,7 @@ const ROUTES: [&str; 4] = ["routed_experts", "rollout_routed_experts", "rollout_
 pub(crate) fn read_arrays(
     window: &mut Window<'_>,
     carrier: &mut Carrier,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> Result<(), ImportError>,
 ) -> Result<(), ImportError> {
     if window.form == Form::ExpertDistribution {
         return read_distribution(window, carrier);
@@ -76,7 +76,7 @@ fn read_padded(
     dtype: Dtype,
     [samples, rows, layers, top_k]: [usize; 4],
     beside: &Beside,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> Result<(), ImportError>,
 ) -> Result<(), ImportError> {
     beside.check_width(window, rows)?;
     let stride = stride_of(window, [layers, top_k], dtype)?;
@@ -112,7 +112,7 @@ fn read_padded(
             }
             Ok(())
         })?;
-        progress(window.len() as u64);
+        progress(window.len() as u64)?;
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ fn read_ragged(
     dtype: Dtype,
     [rows, layers, top_k]: [usize; 3],
     beside: &Beside,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> Result<(), ImportError>,
 ) -> Result<(), ImportError> {
     let stride = stride_of(window, [layers, top_k], dtype)?;
     let facts = beside.all_facts(window, None)?;
@@ -145,7 +145,7 @@ fn read_ragged(
             }
             Ok(())
         })?;
-        progress(window.len() as u64);
+        progress(window.len() as u64)?;
     }
     Ok(())
 }

@@ -35,6 +35,12 @@ pub enum ImportError {
     /// A file cannot be read or is damaged.
     #[error(transparent)]
     File(#[from] FormatError),
+    /// The caller's `stop` said so.
+    #[error("{file}: stopped")]
+    Stopped {
+        /// Path.
+        file: String,
+    },
     /// Pickled data runs code when it is read; it is refused by name.
     #[error(
         "{file}: {what} is refused: reading it would run code; save .npz (numpy.savez) or safetensors instead"

@@ -32,19 +32,21 @@ pub struct ImportProgress {
 
 /// Counts the routes of a file while reading it; memory is that of the window and of one sample.
 ///
-/// `-` is the standard input, for lines only. What carries the routes is told by the file's first bytes.
+/// `-` is the standard input, for lines only. What carries the routes is told by the file's first bytes. `stop` is asked
+/// after every sample.
 ///
 /// # Errors
-/// The file or an option is wrong; errors name sample, row, layer and value.
+/// The file or an option is wrong, or `stop` said so; errors name sample, row, layer and value.
 pub fn import(
     path: &Path,
     form: Form,
     options: &ImportOptions,
+    stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<Imported, ImportError> {
     let file = path.display().to_string();
     if path == Path::new("-") {
-        return import_lines(io::stdin().lock(), "-", form, options, progress);
+        return import_lines(io::stdin().lock(), "-", form, options, stop, progress);
     }
     let open = || {
         File::open(path).map_err(|error| FormatError::Access {
@@ -66,11 +68,12 @@ pub fn import(
             let rest = open()?;
             let source: Box<dyn Read> =
                 if total.is_some() { Box::new(rest) } else { Box::new(start.as_slice().chain(rest)) };
-            return read_lines(window, source, total, progress);
+            return read_lines(window, source, total, stop, progress);
         }
     };
     read_arrays(&mut window, &mut carrier, &mut |samples| {
         progress(ImportProgress { samples, bytes: None, total });
+        unless_stopped(stop, &file)
     })?;
     window.finish()
 }
@@ -84,20 +87,26 @@ pub fn import_lines(
     file: &str,
     form: Form,
     options: &ImportOptions,
+    stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<Imported, ImportError> {
-    read_lines(Window::new(file, form, options)?, source, None, progress)
+    read_lines(Window::new(file, form, options)?, source, None, stop, progress)
 }
 
 fn read_lines(
     mut window: Window<'_>,
     source: impl Read,
     total: Option<u64>,
+    stop: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<Imported, ImportError> {
     let read = Rc::new(Cell::new(0));
     let mut source = BufReader::with_capacity(BUFFER, Counted { source, read: Rc::clone(&read) });
-    let mut say = |samples| progress(ImportProgress { samples, bytes: Some(read.get()), total });
+    let file = window.file.clone();
+    let mut say = |samples| {
+        progress(ImportProgress { samples, bytes: Some(read.get()), total });
+        unless_stopped(stop, &file)
+    };
     match peek(&mut source, &window.file)? {
         Kind::Gzip => {
             let mut unpacked = BufReader::with_capacity(BUFFER, MultiGzDecoder::new(source));
@@ -111,6 +120,10 @@ fn read_lines(
         _ => return Err(unstreamed(&window, "arrays in a pipe", "a file, arrays are not read in order")),
     }
     window.finish()
+}
+
+fn unless_stopped(stop: &dyn Fn() -> bool, file: &str) -> Result<(), ImportError> {
+    if stop() { Err(ImportError::Stopped { file: file.into() }) } else { Ok(()) }
 }
 
 fn peek(source: &mut impl BufRead, file: &str) -> Result<Kind, ImportError> {

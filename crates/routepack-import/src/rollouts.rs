@@ -16,11 +16,11 @@ use crate::{Dtype, Form, ImportError, Place};
 /// What some editors put before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads all lines; `progress` is told the samples so far after each.
+/// Reads all lines; `progress` is told the samples so far after each and may end it.
 pub(crate) fn read_rollouts(
     window: &mut Window<'_>,
     mut lines: impl BufRead,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> Result<(), ImportError>,
 ) -> Result<(), ImportError> {
     if window.form == Form::Verl {
         return Err(ImportError::Carrier {
@@ -57,7 +57,7 @@ pub(crate) fn read_rollouts(
             FormatError::Line { file: window.file.clone(), line: number, why }
         })?;
         read_rollout(window, &rollout, &mut scratch)?;
-        progress(window.len() as u64);
+        progress(window.len() as u64)?;
     }
     Ok(())
 }

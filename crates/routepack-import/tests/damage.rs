@@ -54,7 +54,7 @@ proptest! {
             damage(&mut bytes, &changes);
             for missing in [Missing::LeaveOut, Missing::ScaleUp, Missing::Refuse] {
                 let options = ImportOptions { missing, ..style.options(&recording) };
-                if let Ok(imported) = import_lines(&bytes[..], "damaged", form, &options, &mut |_| {}) {
+                if let Ok(imported) = import_lines(&bytes[..], "damaged", form, &options, &|| false, &mut |_| {}) {
                     imported.batch.check(recording.top_k as u32).expect("what is accepted is a valid window");
                 }
             }
@@ -66,7 +66,7 @@ proptest! {
                 let mut bytes = write(&write_arrays(&recording, style));
                 damage(&mut bytes, &changes);
                 std::fs::write(file.path(), &bytes).expect("written");
-                if let Ok(imported) = import(file.path(), form, &style.options(&recording), &mut |_| {}) {
+                if let Ok(imported) = import(file.path(), form, &style.options(&recording), &|| false, &mut |_| {}) {
                     imported.batch.check(recording.top_k as u32).expect("what is accepted is a valid window");
                 }
             }
@@ -91,10 +91,10 @@ fn files_cut_anywhere_are_damaged_input() {
     let mut refused = 0;
     for whole in [support::gzip(lines.as_bytes()), safetensors(&arrays), npz(&arrays)] {
         std::fs::write(file.path(), &whole).expect("written");
-        import(file.path(), Form::Slime, &options, &mut |_| {}).expect("whole");
+        import(file.path(), Form::Slime, &options, &|| false, &mut |_| {}).expect("whole");
         for end in (20..whole.len()).step_by(7) {
             std::fs::write(file.path(), &whole[..end]).expect("written");
-            let error = import(file.path(), Form::Slime, &options, &mut |_| {}).expect_err("cut");
+            let error = import(file.path(), Form::Slime, &options, &|| false, &mut |_| {}).expect_err("cut");
             let access = matches!(error, ImportError::File(FormatError::Access { .. }));
             assert!(!access && !error.to_string().contains("Some("), "cut at {end}: {error}");
             refused += 1;
@@ -127,14 +127,16 @@ fn empty_arrays_of_any_shape_are_refused() {
         let arrays =
             [Named(name.to_owned(), Dtype::I16, shape.clone(), Vec::new()), lengths(), mask(vec![0, huge])];
         std::fs::write(file.path(), npz(&arrays)).expect("written");
-        import(file.path(), form, &options, &mut |_| {}).expect_err(&format!("{form:?} {shape:?}"));
+        import(file.path(), form, &options, &|| false, &mut |_| {})
+            .expect_err(&format!("{form:?} {shape:?}"));
     }
     let one = || Named("lengths".to_owned(), Dtype::I64, vec![1], 1i64.to_le_bytes().to_vec());
     let routes = || Named("routed_experts".to_owned(), Dtype::U8, vec![1, 1, 2], vec![0, 1]);
     for name in ["attention_mask", "loss_mask", "response_mask"] {
         let mask = Named(name.to_owned(), Dtype::U8, vec![huge, 0], Vec::new());
         std::fs::write(file.path(), npz(&[routes(), one(), mask])).expect("written");
-        let error = import(file.path(), Form::Slime, &options, &mut |_| {}).expect_err(name).to_string();
+        let error =
+            import(file.path(), Form::Slime, &options, &|| false, &mut |_| {}).expect_err(name).to_string();
         assert!(error.contains(&format!("{name}: shape [{huge}, 0]: no positions")), "{error}");
     }
     for (form, routes) in [
@@ -143,6 +145,28 @@ fn empty_arrays_of_any_shape_are_refused() {
         (Form::NemoRl, r#""nrlre1:int32:0x18446744073709551615x2:""#),
     ] {
         let line = format!(r#"{{"length":4294967295,"start":4294967295,"routed_experts":{routes}}}"#);
-        import_lines(line.as_bytes(), "empty", form, &options, &mut |_| {}).expect_err(routes);
+        import_lines(line.as_bytes(), "empty", form, &options, &|| false, &mut |_| {}).expect_err(routes);
+    }
+}
+
+/// Told to stop after one sample, neither lines nor arrays go on to the next.
+#[test]
+fn an_import_ends_when_told_to() {
+    let lines = "{\"length\":3,\"routed_experts\":[[[0,5]],[[1,2]]]}\n".repeat(5);
+    let arrays = npz(&[
+        Named("routed_experts".to_owned(), Dtype::U8, vec![9, 1, 2], (0..18).map(|id| id % 6).collect()),
+        Named("lengths".to_owned(), Dtype::I64, vec![3], [3i64; 3].map(i64::to_le_bytes).concat()),
+    ]);
+    let options = ImportOptions { layers: Some(Layers::Moe), ..ImportOptions::new(6) };
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    for whole in [lines.as_bytes(), &arrays[..]] {
+        std::fs::write(file.path(), whole).expect("written");
+        let samples = std::cell::Cell::new(0);
+        let stopped = import(file.path(), Form::Slime, &options, &|| true, &mut |progress| {
+            samples.set(progress.samples)
+        });
+        assert!(matches!(stopped, Err(ImportError::Stopped { .. })), "{stopped:?}");
+        assert_eq!(samples.get(), 1);
+        import(file.path(), Form::Slime, &options, &|| false, &mut |_| {}).expect("whole");
     }
 }

@@ -10,7 +10,7 @@ use support::{Recording, Style, gzip, npz, recordings, safetensors, write_arrays
 fn import_bytes(bytes: &[u8], style: Style, recording: &Recording) -> Imported {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), bytes).expect("written");
-    import(file.path(), style.form, &style.options(recording), &mut |_| {}).expect("valid")
+    import(file.path(), style.form, &style.options(recording), &|| false, &mut |_| {}).expect("valid")
 }
 
 fn check(imported: &Imported, recording: &Recording, style: Style) -> Result<(), TestCaseError> {
@@ -102,12 +102,12 @@ proptest! {
                 }
                 let lines = write_lines(&recording, style);
                 let options = style.options(&recording);
-                let imported = import_lines(lines.as_bytes(), "lines", form, &options, &mut |_| {})
+                let imported = import_lines(lines.as_bytes(), "lines", form, &options, &|| false, &mut |_| {})
                     .map_err(|error| TestCaseError::fail(format!("{style:?}: {error}\n{lines}")))?;
                 check(&imported, &recording, style)?;
                 if form != Form::NemoRl {
                     let packed = gzip(lines.as_bytes());
-                    let again = import_lines(&packed[..], "lines", form, &options, &mut |_| {}).expect("the same lines");
+                    let again = import_lines(&packed[..], "lines", form, &options, &|| false, &mut |_| {}).expect("the same lines");
                     prop_assert_eq!(again, imported);
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use numpy::{
     PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods,
@@ -74,8 +75,9 @@ pub(crate) fn import_rollouts(
     let form: Form = form.parse().map_err(|error| of_import(&error))?;
     let options: ImportOptions =
         serde_json::from_str(options).map_err(|error| RoutesError::new_err(format!("options: {error}")))?;
-    let imported = run(py, Some(1), move |_| {
-        routepack_import::import(&path, form, &options, &mut |_| {})
+    let imported = run(py, Some(1), move |cancel| {
+        let stop = || cancel.load(Ordering::Relaxed);
+        routepack_import::import(&path, form, &options, &stop, &mut |_| {})
             .map(|imported| (Arc::new(imported.batch), imported.summary))
     })?;
     let (batch, summary) = imported.map_err(|error| of_import(&error))?;

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_outputs(&inputs, &[("--output", &arguments.output)])?;
     let options = options(arguments)?;
     let bar = Bar::new(arguments.quiet);
-    let imported = import(&arguments.routes, arguments.from, &options, &mut |progress| {
+    let imported = import(&arguments.routes, arguments.from, &options, &|| false, &mut |progress| {
         if progress.samples.is_power_of_two() || progress.samples % 64 == 0 {
             let share = match (progress.bytes, progress.total) {
                 (Some(bytes), Some(total)) => format!(", {} of {} MB", bytes / 1_000_000, total / 1_000_000),

@@ -62,8 +62,14 @@ fn marks_carriage_returns_and_blank_lines_are_no_part_of_a_rollout() {
         format!("  {line}\t\n{line} \n\n"),
     ] {
         assert_eq!(lines(Form::MsSwift, &same, &options(4)).expect("valid"), plain);
-        let packed =
-            import_lines(&gzip(same.as_bytes())[..], "r.gz", Form::MsSwift, &options(4), &mut |_| {});
+        let packed = import_lines(
+            &gzip(same.as_bytes())[..],
+            "r.gz",
+            Form::MsSwift,
+            &options(4),
+            &|| false,
+            &mut |_| {},
+        );
         assert_eq!(packed.expect("valid"), plain);
     }
     let inside = refused(Form::MsSwift, &format!("{line}\n\u{feff}{line}\n"), &options(4));
@@ -104,8 +110,9 @@ fn damaged_lines_are_refused_with_their_number() {
     }
     assert_eq!(refused(Form::MsSwift, "\n", &options(4)), "r.jsonl: no sample");
     let packed = gzip(good.as_bytes());
-    import_lines(&packed[..], "r.gz", Form::MsSwift, &options(4), &mut |_| {}).expect("whole");
-    let error = import_lines(&packed[..packed.len() - 9], "r.gz", Form::MsSwift, &options(4), &mut |_| {});
+    import_lines(&packed[..], "r.gz", Form::MsSwift, &options(4), &|| false, &mut |_| {}).expect("whole");
+    let error =
+        import_lines(&packed[..packed.len() - 9], "r.gz", Form::MsSwift, &options(4), &|| false, &mut |_| {});
     assert!(error.expect_err("cut").to_string().starts_with("r.gz: damaged, or not whole"));
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn options(experts: u32) -> ImportOptions {
 }
 
 pub(crate) fn lines(form: Form, text: &str, options: &ImportOptions) -> Result<Imported, ImportError> {
-    import_lines(text.as_bytes(), "r.jsonl", form, options, &mut |_| {})
+    import_lines(text.as_bytes(), "r.jsonl", form, options, &|| false, &mut |_| {})
 }
 
 pub(crate) fn refused(form: Form, text: &str, options: &ImportOptions) -> String {
@@ -29,7 +29,7 @@ pub(crate) fn refused(form: Form, text: &str, options: &ImportOptions) -> String
 pub(crate) fn file(bytes: &[u8], form: Form, options: &ImportOptions) -> Result<Imported, ImportError> {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), bytes).expect("written");
-    import(file.path(), form, options, &mut |_| {})
+    import(file.path(), form, options, &|| false, &mut |_| {})
 }
 
 pub(crate) fn counts(imported: &Imported, sample: usize, layer: usize) -> Vec<u32> {
