@@ -37,7 +37,12 @@ impl Dtype {
     /// The type of a name, also with `torch.` or `np.` in front.
     pub fn named(name: &str) -> Option<Self> {
         let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
-        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
+        let code = name.trim_start_matches(['<', '|']);
+        let is_coded = |dtype: &Self| {
+            let sign = if dtype.name().starts_with('u') { 'u' } else { 'i' };
+            code == format!("{sign}{}", dtype.width())
+        };
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name || is_coded(dtype))
     }
 
     /// Bytes of one value.
@@ -90,6 +95,27 @@ impl Dtype {
             _ if header.fortran_order => Err("Fortran order: save numpy.ascontiguousarray".to_owned()),
             Some(dtype) if !header.big_endian => Ok(dtype),
             _ => Err(format!("dtype {}: expected a little-endian integer type", header.descr)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_have_the_names_of_numpy_and_torch() {
+        for (name, dtype) in [
+            ("torch.int16", Dtype::I16),
+            ("np.uint8", Dtype::U8),
+            ("<i2", Dtype::I16),
+            ("|u1", Dtype::U8),
+            ("u4", Dtype::U32),
+        ] {
+            assert_eq!(Dtype::named(name), Some(dtype), "{name}");
+        }
+        for name in [">i2", "float16", "<f2", "i16", "", "<"] {
+            assert_eq!(Dtype::named(name), None, "{name}");
         }
     }
 }

@@ -147,7 +147,7 @@ fn agreed_length(
         stated.push(("the lengths given", u64::from(length)));
     }
     let Some(&(name, length)) = stated.first() else {
-        let why = "not stated; expected one of length, tokens, usage, or prompt and response token ids";
+        let why = "not stated; expected one of length, tokens, usage of a single choice, or prompt and response token ids";
         return Err(ImportError::sample(place, "length", why));
     };
     if let Some((other, differs)) = stated.iter().find(|(_, other)| *other != length) {

@@ -32,7 +32,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(planning::filter_plans, module)?)?;
     module.add_function(wrap_pyfunction!(planning::verify_plan, module)?)?;
     module.add_function(wrap_pyfunction!(planning::report_html, module)?)?;
+    module.add_function(wrap_pyfunction!(planning::export_plan, module)?)?;
     module.add_function(wrap_pyfunction!(planning::job_from_toml, module)?)?;
+    module.add_function(wrap_pyfunction!(planning::job_schema, module)?)?;
     module.add_function(wrap_pyfunction!(planning::read_plan, module)?)?;
     module.add_function(wrap_pyfunction!(planning::write_texts, module)?)?;
     module.add_function(wrap_pyfunction!(routes::count, module)?)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use routepack::formats;
 use routepack::verification::{Status, check_alone};
-use routepack::{Batch, Control, Job, Placement, Plan, filter, pass_names, plan_passes, sign};
+use routepack::{Batch, Control, Framework, Job, Placement, Plan, filter, pass_names, plan_passes, sign};
 
 use crate::batch::NativeBatch;
 use crate::errors::{JobError, RoutePackError, VerifyError, of_format, of_plan};
@@ -238,6 +238,22 @@ fn is_without_routes(plan: &Plan, batch: &Batch) -> bool {
 pub(crate) fn job_from_toml(path: PathBuf) -> PyResult<String> {
     let job: Job = formats::read_toml(&path).map_err(|error| of_format(&error))?;
     serde_json::to_string(&job).map_err(|error| RoutePackError::new_err(error.to_string()))
+}
+
+/// The JSON Schema of a job.
+#[pyfunction]
+pub(crate) fn job_schema() -> PyResult<String> {
+    let schema = formats::schema_of::<Job>();
+    serde_json::to_string(&schema).map_err(|error| RoutePackError::new_err(error.to_string()))
+}
+
+/// One pass in the shape of a framework's scheduler, as JSON.
+#[pyfunction]
+pub(crate) fn export_plan(plan: &str, framework: &str) -> PyResult<String> {
+    let framework: Framework =
+        framework.parse().map_err(|error| JobError::new_err(format!("to = {error}")))?;
+    let plan: Plan = formats::parse_plan(plan.as_bytes(), "plan").map_err(|error| of_format(&error))?;
+    Ok(routepack::export(&plan, framework))
 }
 
 /// The text of a plan file, checked for its form and digest, and the names of the passes beside it.

@@ -197,3 +197,54 @@ def test_late_filters_keep_the_rows_and_the_plan_verifies(batch: rp.Batch, plan:
     ]:
         with pytest.raises(rp.WindowError, match=message):
             left.drop(**arguments)
+
+
+def test_a_mask_is_no_list_of_samples(batch: rp.Batch, plan: rp.Plan) -> None:
+    mask = [True] * 5 + [False] * 43
+    with pytest.raises(rp.WindowError, match=r"indices\[0\] = True"):
+        plan.drop(indices=mask)
+    lengths = batch.arrays()["lengths"]
+    nameless = rp.Batch(lengths)
+    with pytest.raises(rp.WindowError, match="flatnonzero"):
+        rp.plan(nameless, JOB).drop(mask)
+    for wrong in (np.ma.masked_array(lengths, lengths > 9), np.ma.masked_array(lengths)):
+        with pytest.raises(rp.WindowError, match="lengths: a masked array"):
+            rp.Batch(wrong)
+
+
+def test_samples_of_another_batch_are_not_dropped(plan: rp.Plan) -> None:
+    other = rp.Batch(**window(seed=1)[0])
+    with pytest.raises(rp.WindowError, match="batch: another one"):
+        plan.drop(["sample-1"], batch=other)
+
+
+def test_a_digest_stands_for_the_passes_it_was_made_with(batch: rp.Batch, tmp_path: Path) -> None:
+    plan = rp.plan(batch, {**JOB, "passes": {"ref": {"capacity": 512}}})
+    plan.save(tmp_path / "plan.json")
+    plan.drop(["sample-1"]).passes["ref"].save(tmp_path / "plan.ref.json")
+    with pytest.raises(rp.VerifyError, match="options.passes"):
+        rp.Plan.load(tmp_path / "plan.json")
+    with pytest.raises(rp.VerifyError, match="options.passes"):
+        rp.Plan(plan._text, {})
+
+
+def test_micro_batches_in_the_shape_of_frameworks(plan: rp.Plan) -> None:
+    ranks = [[cell.tolist() for cell in plan.micro_batches(dp_rank=rank)] for rank in range(4)]
+    rows = [list(row) for row in zip(*ranks)]
+    assert plan.export("verl")["steps"][0]["micro_batches"] == ranks
+    assert plan.export("areal")["steps"][0]["groups"] == ranks
+    assert plan.export("megatron")["steps"][0]["micro_batches"] == rows
+    assert plan.export("nemo-rl")["steps"][0]["bins"] == [cell for row in rows for cell in row]
+    slime = plan.export("slime")
+    found = [
+        [[partition[place] for place in cell] for cell in cells]
+        for partition, cells in zip(slime["partitions"], slime["micro_batch_indices"])
+    ]
+    assert found == ranks and slime["sha256"] == plan.sha256
+    with pytest.raises(rp.JobError, match="`trl`: expected one of verl"):
+        plan.export("trl")
+
+
+def test_the_keys_of_a_job_are_at_hand() -> None:
+    schema = rp.job_schema()
+    assert {"topology", "packing", "routing", "cost", "passes"} <= set(schema["properties"])

@@ -20,6 +20,7 @@ from ._native import (
     __version__,
 )
 from .batch import Batch
+from .job import job_schema
 from .plan import Plan
 from .planning import Planning, plan, start
 from .routes import Imported, count, import_rollouts
@@ -43,6 +44,7 @@ __all__ = [
     "check",
     "count",
     "import_rollouts",
+    "job_schema",
     "pack",
     "plan",
     "rows",

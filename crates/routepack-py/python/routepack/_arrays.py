@@ -29,6 +29,8 @@ def one_line(said: str) -> str:
 
 def array_of(name: str, values: Any, error: Error) -> npt.NDArray[Any]:
     """The values as an array, without a copy where they are one that may be read in place."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise error(f"{name}: a masked array, expected values without a mask")
     try:
         return np.require(np.asarray(values), requirements="A")
     except (TypeError, ValueError, RuntimeError, OverflowError) as reason:
@@ -66,8 +68,10 @@ def optional(name: str, values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any] |
 
 
 def number(name: str, value: Any, least: int, most: int, error: Error) -> int:
-    """A whole number within its limits."""
+    """A whole number within its limits; True and False are none."""
     try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
         whole = operator.index(value)
     except (TypeError, ValueError, RuntimeError):
         raise error(f"{name} = {shown(value)}: expected a whole number") from None

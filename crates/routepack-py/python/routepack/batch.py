@@ -72,7 +72,7 @@ class Batch:
         return cls._wrap(NativeBatch.load(file_name(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a window, ``.npz`` or ``.json`` by its name; the file is whole or not there."""
+        """Writes a window, JSON where the name ends with ``.json``, else npz; the file is whole or not there."""
         self._native.save(file_name(path))
 
     def check(self, top_k: int) -> None:
@@ -89,6 +89,8 @@ class Batch:
             held: Iterable[int | str] | None = self._native.ids()
             self._places = {id_: place for place, id_ in enumerate(range(len(self)) if held is None else held)}
         wanted = several("ids", ids, WindowError)
+        if any(isinstance(id_, (bool, np.bool_)) for id_ in wanted):
+            raise WindowError("ids: True or False, expected ids; of a mask, give indices=np.flatnonzero(mask)")
         if unknown := [id_ for id_ in wanted if not isinstance(id_, (str, numbers.Integral)) or id_ not in self._places]:
             raise WindowError(f"ids: no samples {unknown[:10]}")
         return [self._places[id_] for id_ in wanted]

@@ -11,6 +11,7 @@ from typing import Any, Mapping
 
 import numpy as np
 
+from . import _native
 from ._arrays import file_name
 from ._native import JobError, job_from_toml
 
@@ -25,6 +26,12 @@ def job_text(job: Job | str | os.PathLike[str]) -> str:
     if isinstance(job, (str, os.PathLike)):
         return job_from_toml(file_name(job))
     return json.dumps(_plain("job", job, DEPTH))
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON Schema of a job: every key with its meaning, unit and default."""
+    schema: dict[str, Any] = json.loads(_native.job_schema())
+    return schema
 
 
 def _plain(name: str, value: Any, depth: int) -> Any:

@@ -15,6 +15,7 @@ from ._native import (
     JobError,
     VerifyError,
     WindowError,
+    export_plan,
     filter_plans,
     read_plan,
     report_html,
@@ -48,8 +49,12 @@ class Plan:
         try:
             self._plan: dict[str, Any] = json.loads(text)
             self._of_step: dict[int, dict[str, Any]] = {step["step"]: step for step in self._plan["steps"]}
+            options = self._plan["options"]
+            digests = options.get("passes", {}) if isinstance(options, dict) else {}
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"plan: no plan: {type(error).__name__}: {one_line(str(error))}") from None
+        if digests != (there := {name: plan.sha256 for name, plan in self._passes.items()}):
+            raise VerifyError(f"options.passes: the plan stands for {digests}, its other passes are {there}")
 
     @classmethod
     def _of_passes(cls, plans: list[tuple[str, str]], batch: Batch | None) -> Plan:
@@ -213,6 +218,8 @@ class Plan:
         if batch is None:
             raise WindowError("batch: a plan that was loaded or unpickled needs the samples to drop some")
         native = native_of(batch)
+        if not self.status.startswith("fallback") and batch.sha256 != self._plan["window_sha256"]:
+            raise WindowError("batch: another one than that of this plan")
         if (ids is None) == (indices is None):
             raise WindowError("drop: give ids or indices")
         dummy_length = number("dummy_length", dummy_length, 1, 0xFFFFFFFF, JobError)
@@ -230,10 +237,6 @@ class Plan:
             VerifyError: a claim is refused.
         """
         claims = dict(verify_plan(self._text, native_of(batch)))
-        options = self._plan["options"]
-        digests = options.get("passes", {}) if isinstance(options, dict) else {}
-        if digests != {name: plan.sha256 for name, plan in self._passes.items()}:
-            raise VerifyError(f"options.passes: the plan names {digests}, other passes are there")
         for name, plan in self._passes.items():
             if not _same(plan.log2phys, self.log2phys):
                 raise VerifyError(f"pass {name}: another placement than that of the training pass")
@@ -249,6 +252,15 @@ class Plan:
             VerifyError: a claim is refused.
         """
         write_texts([(file_name(path), report_html(self._pass(pass_)._text, native_of(batch)))])
+
+    def export(self, to: str, pass_: str = TRAIN) -> dict[str, Any]:
+        """The micro-batches in the shape of a framework's own scheduler, ready for JSON: ``routepack export``.
+
+        Args:
+            to: ``verl``, ``slime``, ``nemo-rl``, ``areal`` or ``megatron``.
+        """
+        exported: dict[str, Any] = json.loads(export_plan(self._pass(pass_)._text, text("to", to, JobError)))
+        return exported
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self._text == other._text and self._passes == other._passes

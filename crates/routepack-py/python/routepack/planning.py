@@ -79,8 +79,9 @@ def start(
         batch: the recorded samples.
         job: tables ``topology``, ``packing``, ``routing``, ``cost``, ``passes``, … as a mapping, or the path of a job file
             (TOML).
-        resident: the placement the weights have now, the expert in every slot ``[layers, experts]``: experts stay where
-            that costs nothing.
+        resident: the placement the weights have now, the expert in every slot ``[layers, experts]``. Moves are free
+            unless the job says what they are worth: ``"moves": {"goal": {"within": {"tolerance_ppm": 5000}}}`` moves the
+            fewest experts that bring every peak within 0.5 % of its bound.
         deadline_ms: stop with the best plan so far after this many milliseconds from now.
         threads: all processors by default. Without a deadline the plan does not depend on it.
         strict: ``False`` plans without routes where the recorded routes are wrong; the status says so.

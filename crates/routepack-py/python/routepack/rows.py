@@ -70,7 +70,7 @@ def rows(
     seed: int = 0,
     threads: int | None = None,
 ) -> Rows:
-    """The fewest rows of ``dp`` cells of ``capacity`` tokens, with a certificate.
+    """The fewest rows of ``dp`` cells of ``capacity`` tokens, with a certificate; a cell may be empty.
 
     Args:
         rows_multiple: the number of rows is a multiple of this (virtual pipelining).
