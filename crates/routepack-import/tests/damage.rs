@@ -163,7 +163,7 @@ fn an_import_ends_when_told_to() {
         std::fs::write(file.path(), whole).expect("written");
         let samples = std::cell::Cell::new(0);
         let stopped = import(file.path(), Form::Slime, &options, &|| true, &mut |progress| {
-            samples.set(progress.samples)
+            samples.set(progress.samples);
         });
         assert!(matches!(stopped, Err(ImportError::Stopped { .. })), "{stopped:?}");
         assert_eq!(samples.get(), 1);
