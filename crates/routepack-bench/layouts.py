@@ -48,6 +48,14 @@ def bench(output, recorded, options):
         routepack("generate", "window", "--preset", "flash", "--seed", 1, "-o", flash)
         flash.with_suffix(".toml").write_bytes((WINDOWS / "flash.toml").read_bytes())
         windows = [WINDOWS / "tiny.npz", flash, *(WINDOWS / f"{name}.npz" for name in SHIPPED[1:])]
+        for shipped in ("tiny", "mixed"):
+            # The same window in a pipeline of four stages, where the order of rows counts.
+            deep = folder / f"{shipped}-pp4.npz"
+            deep.write_bytes((WINDOWS / f"{shipped}.npz").read_bytes())
+            job = (WINDOWS / f"{shipped}.toml").read_text()
+            assert "\npp = 1\n" in job, shipped
+            deep.with_suffix(".toml").write_text(job.replace("\npp = 1\n", "\npp = 4\n"))
+            windows.append(deep)
         models = ["ling-3.0-tiny-like", "ling-3.0-flash-like", "mixed-half-qwen3"]
         if recorded:
             cut, model = folder / "cut-gsm8k.npz", folder / "olmoe3.json"

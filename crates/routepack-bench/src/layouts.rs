@@ -2,14 +2,15 @@
 //!
 //! The placement is the one made for the load of the whole window, before any layout. The last arm is ours with the
 //! placement that it makes for its own layout, which no packing rule can do. Over each window: every rule of
-//! [`PEERS`], *routepack* under the same placement, *routepack+* under its own. A window costs two plans.
+//! [`PEERS`], *routepack* under the same placement, *routepack+* under its own. A window costs two plans. The order of rows
+//! is free and the score does not see it: a rule's rows stand as it hands them over, ours as a plan on the machine has them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use routepack::baselines::PEERS;
-use routepack::simulation::{Cluster, Model, SimulateOptions};
+use routepack::simulation::{Cluster, Machine, Model, SimulateOptions};
 use routepack::verification::Verified;
 use routepack::{Aim, Batch, Instance, Job, Layout, Placement};
 
@@ -92,20 +93,27 @@ pub fn bench_layouts(
 
 fn compare(bench: &LayoutsBench, window: &LayoutWindow, stop: &AtomicBool) -> Result<WindowArms, BenchError> {
     let failed = |why: String| BenchError::Window { window: window.name.clone(), why };
-    let mut shared = window.job.clone();
+    let counts = window.batch.expert_counts.as_ref();
+    let (layers, experts) = counts.map_or((0, 0), |counts| (counts.layers(), counts.experts()));
+    let fits = |model: &&Model| {
+        (layers, experts) == (model.moe_layers as usize, model.experts as usize)
+            && window.job.routing.top_k == model.top_k
+    };
+    let model = bench.models.iter().find(fits);
+    let mut own = window.job.clone();
+    // Where the job names no machine, rows stand in the order that is faster on this one.
+    own.machine = own.machine.or_else(|| {
+        let (cluster, options) = (bench.cluster.clone(), bench.options.clone());
+        Some(Machine { model: model?.clone(), cluster, options })
+    });
+    let mut shared = own.clone();
     shared.refine.placement = Aim::Aggregate;
     let planned = |job: &Job| plan_and_verify(&window.batch, job, stop).map_err(failed);
     let (ours, seconds) = planned(&shared)?;
-    let (refined, refined_seconds) = planned(&window.job)?;
+    let (refined, refined_seconds) = planned(&own)?;
     let instances = &ours.instances[..];
     let placement = placement_of(&ours).map_err(failed)?;
     let own_placement = placement_of(&refined).map_err(failed)?;
-    let fits = |model: &&Model| {
-        let instance = &instances[0];
-        (instance.num_layers(), instance.num_experts()) == (model.moe_layers as usize, model.experts as usize)
-            && instance.setting().routing.top_k == model.top_k
-    };
-    let model = bench.models.iter().find(fits);
     let arm = |name: &'static str,
                (instances, placement): (&[Instance], &Placement),
                layouts: Result<Vec<Layout>, String>,

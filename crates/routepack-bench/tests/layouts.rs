@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use routepack::generate::{Preset, window};
-use routepack::simulation::{SimulateOptions, presets};
+use routepack::simulation::{Machine, SimulateOptions, presets};
 use routepack::verification::Figures;
-use routepack::{Aim, Batch, Control, Job, Setting, plan, verify};
+use routepack::{Aim, Batch, Control, Job, Setting, plan, simulate_plan, verify};
 use routepack_bench::{LayoutWindow, LayoutsBench, WindowArms, bench_layouts};
 
 fn compare(batch: Batch, job: &Job) -> WindowArms {
@@ -53,6 +53,26 @@ fn our_figures_are_the_verified_ones_under_the_shared_placement_and_the_own() {
         assert!(arm.planning_seconds > 0.0 && arm.net_planning_seconds.abs() < 1e-12, "all of it overlaps");
     }
     assert_eq!(compared.model.as_deref(), Some("Qwen3-30B-A3B at half its depth"));
+}
+
+#[test]
+fn rows_of_a_pipeline_stand_as_a_plan_on_the_machine_has_them() {
+    let (batch, mut job) = small();
+    (job.topology.dp, job.topology.ep, job.topology.pp) = (4, 4, 4);
+    let compared = compare(batch.clone(), &job);
+    let ours = compared.arms.iter().find(|arm| arm.name == "routepack+").unwrap().step_seconds.unwrap();
+    let (model, cluster) = (presets::model("mixed-half-qwen3").unwrap(), presets::cluster("h20").unwrap());
+    let (options, batch) = (SimulateOptions::default(), Arc::new(batch));
+    let seconds = |job: &Job| {
+        let plan = plan(&batch, job, &mut Control::new()).unwrap();
+        let simulated = simulate_plan(&plan, &batch, None, &model, &cluster, &options).unwrap();
+        simulated.arms.last().unwrap().time.seconds
+    };
+    let unordered = seconds(&job);
+    job.machine = Some(Machine { model: model.clone(), cluster: cluster.clone(), options: options.clone() });
+    let ordered = seconds(&job);
+    assert!(ordered < unordered, "{ordered} s against {unordered} s in the order found");
+    assert!((ours - ordered).abs() < 1e-12, "{ours} s against {ordered} s");
 }
 
 #[test]

@@ -35,12 +35,20 @@ impl Machine {
     /// # Errors
     /// As [`simulate`], before there is a layout.
     pub fn check(&self, instance: &Instance, rows: usize) -> Result<(), SimulateError> {
-        self.model.check()?;
-        self.cluster.check()?;
-        self.options.check()?;
+        self.check_figures()?;
         check_window(instance, &self.model)?;
         check_stages(instance, &self.model)?;
         check_rows(instance, rows)
+    }
+
+    /// Refuses figures out of range, whatever the window.
+    ///
+    /// # Errors
+    /// Naming the figure and its limit.
+    pub fn check_figures(&self) -> Result<(), SimulateError> {
+        self.model.check()?;
+        self.cluster.check()?;
+        self.options.check()
     }
 
     /// Model and cluster, by name.

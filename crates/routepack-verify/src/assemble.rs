@@ -84,6 +84,9 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
     };
     let rows_given = inputs.fallback.is_some() || !inputs.filtered.is_empty();
     let by_time = setting.packing.rows.by_step_time() && !rows_given;
+    if let Some(machine) = inputs.machine {
+        machine.check_figures()?;
+    }
     let machine = inputs.machine.filter(|_| by_time);
     if by_time && machine.is_none() {
         return Err(VerifyError::mismatch("machine", &"none", &"one: the step time decides about rows"));
@@ -116,7 +119,7 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
         lp_backend: inputs.lp_backend,
         options: inputs.options,
         setting: setting.clone(),
-        machine: machine.cloned(),
+        machine: inputs.machine.cloned(),
         cost: first.cost().clone(),
         scale_bits: first.charges().scale_bits(),
         estimate: first.num_layers() > 0 && parts > 1 && is_spread(batch, setting),

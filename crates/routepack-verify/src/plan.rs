@@ -34,7 +34,8 @@ pub struct Plan {
     pub options: serde_json::Value,
     /// The problem's definition.
     pub setting: Setting,
-    /// What steps run on, where the simulated step time decides about rows; an input, absent elsewhere.
+    /// What steps run on, as the job says; an input. Rows stand in the faster order on it, and where `rows` says so the
+    /// simulated step time decides how many there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
     /// Cost weights in force.

@@ -305,7 +305,7 @@ fn list_claims(plan: &Plan) -> Vec<Claim> {
                 step.rows_bound, step.rows_found, step.rows
             ),
         );
-        if let Some(machine) = &plan.machine {
+        if let Some(machine) = plan.machine.as_ref().filter(|_| !step.rows_tried.is_empty()) {
             let seconds = |tried: &PlanRows| format!("{:.4} s with {}", tried.seconds, tried.rows);
             let (used, others): (Vec<_>, Vec<_>) =
                 step.rows_tried.iter().partition(|tried| tried.rows == step.rows);

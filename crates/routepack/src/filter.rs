@@ -85,7 +85,7 @@ pub fn filter(
         filtered: &filtered,
         placement: placement.as_ref(),
         resident: resident.as_ref(),
-        machine: None,
+        machine: plan.machine.as_ref(),
         window_sha256: Some(window),
         tool: plan.tool.clone(),
         options: plan.options.clone(),

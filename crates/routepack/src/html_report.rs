@@ -132,7 +132,7 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
         ("Capacity", format!("{} tokens a micro-batch", plan.setting.packing.cell_capacity())),
         ("Rows per step", rows.join(", ")),
     ];
-    if let Some(machine) = &plan.machine {
+    if let Some(machine) = plan.machine.as_ref().filter(|_| !report.rows_tried.is_empty()) {
         facts.push(("Rows chosen by", format!("least step time found, {}, simulated", machine.in_words())));
     }
     facts.extend([

@@ -43,8 +43,8 @@ pub struct Job {
     /// Options of the co-refinement of placement and layout.
     #[serde(default, skip_serializing_if = "is_default")]
     pub refine: RefineOptions,
-    /// What steps run on: `model` and `cluster`, each the name of a preset or a table, and `options`. For
-    /// `rows = { extra_rows = … }`, which takes the rows with the least simulated step time.
+    /// What steps run on: `model` and `cluster`, each the name of a preset or a table, and `options`. Rows of a pipeline stand
+    /// in the order that is faster on it, and `rows = { extra_rows = … }` takes the rows with the least simulated step time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
     /// Passes beside training over the same samples, each packed by rules of its own under the placement of the training

@@ -14,7 +14,7 @@ use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement,
 use crate::moves::Tether;
 use crate::refine::{Draft, Search, co_refine};
 use crate::rows::{PackedStep, pack_step};
-use crate::rows_by_time::{in_fastest_order, machine_of, settle_rows};
+use crate::rows_by_time::{in_fastest_order, machine_for_order, machine_of, settle_rows};
 use crate::{Aim, Control, Job, PlanError, Progress, Stage};
 
 /// Time kept for assembling the plan when a deadline is set, as a multiple of the time that reading all counts for the
@@ -70,6 +70,13 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
             let score = settle_rows(own, &mut step.other_rows, &placement, machine)?;
             step.score = score.or(step.score);
         }
+    } else {
+        for step in &mut planned {
+            let rows = step.layout.num_rows();
+            if let Some(machine) = machine_for_order(job, &step.instance, rows)? {
+                step.layout = in_fastest_order(machine, &step.instance, &placement, &step.layout)?.0;
+            }
+        }
     }
 
     control.say(Stage::Assemble, (1, 1), 0.0, "recomputing every figure".to_owned());
@@ -80,7 +87,7 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         filtered: &[],
         placement: (batch.num_layers() > 0).then_some(&placement),
         resident,
-        machine,
+        machine: job.machine.as_ref(),
         window_sha256: Some(window_sha256),
         tool: concat!("routepack ", env!("CARGO_PKG_VERSION")).to_owned(),
         options: job.options(),
@@ -206,8 +213,9 @@ fn begin_step<'a>(
             (0..=u64::from(extra_rows) / multiple).map(|extra| packed.rows + extra * multiple).collect()
         }
     };
-    if let Some(machine) = machine {
-        machine.check(instance, rows[0] as usize)?;
+    match machine {
+        Some(machine) => machine.check(instance, rows[0] as usize)?,
+        None => machine_for_order(job, instance, rows[0] as usize).map(|_| ())?,
     }
     let (with_dummies, layout) = first_layout(instance, &packed.bins, rows[0])?;
     Ok(FirstPlan { window: instance, packed, rows, instance: with_dummies, layout })

@@ -12,11 +12,12 @@ use routepack_simulate::{Machine, SimulateError};
 use crate::row_order::fastest_order;
 use crate::{Job, PlanError};
 
-/// The machine whose step time decides about rows, if the job asks for that.
+/// The machine whose step time decides how many rows there are, if the job asks for that.
 ///
 /// # Errors
-/// It asks and names none.
+/// It asks and names none, or figures of the job's machine are out of range.
 pub(crate) fn machine_of(job: &Job) -> Result<Option<&Machine>, PlanError> {
+    job.machine.as_ref().map_or(Ok(()), Machine::check_figures)?;
     let RowsPolicy::Search { extra_rows, row_cost: None } = job.packing.rows else { return Ok(None) };
     match &job.machine {
         Some(machine) => Ok(Some(machine)),
@@ -27,6 +28,24 @@ pub(crate) fn machine_of(job: &Job) -> Result<Option<&Machine>, PlanError> {
                 .to_owned(),
         }
         .into()),
+    }
+}
+
+/// The machine, where it decides about the order of so many rows alone: the step has a pipeline and recorded routes.
+///
+/// # Errors
+/// The window was recorded with another model, or stages are without a layer.
+pub(crate) fn machine_for_order<'a>(
+    job: &'a Job,
+    instance: &Instance,
+    rows: usize,
+) -> Result<Option<&'a Machine>, SimulateError> {
+    let Some(machine) = job.machine.as_ref().filter(|_| instance.num_layers() > 0) else { return Ok(None) };
+    match machine.check(instance, rows) {
+        Ok(()) => Ok(Some(machine).filter(|_| instance.topology().num_stages() > 1)),
+        // As many rows as no interleaved pipeline runs: a plan all the same, in the order found.
+        Err(SimulateError::Interleaved { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -127,7 +146,12 @@ mod tests {
         // Not only against its own witnesses: the same job with the fewest rows is slower too.
         job.packing.rows = RowsPolicy::Min;
         let fewest = planned(&batch, &job);
-        assert_eq!((fewest.steps[0].rows, &fewest.machine), (step.rows_found, &None));
+        assert_eq!(
+            (fewest.steps[0].rows, &fewest.machine),
+            (step.rows_found, &job.machine),
+            "its machine stays"
+        );
+        assert!(fewest.steps[0].rows_tried.is_empty());
         assert!(seconds(&fewest, &batch) > used.seconds);
     }
 
@@ -141,9 +165,30 @@ mod tests {
 
     #[test]
     fn rows_of_a_pipeline_stand_in_the_faster_order() {
-        let (batch, job) = case(4, 4, 5);
-        let plan = planned(&batch, &job);
-        let verified = verify(&plan, &batch).expect("holds");
+        let (batch, mut job) = case(4, 4, 5);
+        stand_in_the_faster_order(&batch, &job);
+        job.packing.rows = RowsPolicy::Min;
+        stand_in_the_faster_order(&batch, &job);
+        // The machine decides about nothing else: without it the same rows, in the order found.
+        let (with, without) = (planned(&batch, &job), planned(&batch, &Job { machine: None, ..job.clone() }));
+        assert_eq!(
+            (with.steps[0].score, with.steps[0].rows),
+            (without.steps[0].score, without.steps[0].rows)
+        );
+        assert!(seconds(&with, &batch) < seconds(&without, &batch));
+        let mut forged = with.clone();
+        forged.machine.as_mut().expect("there").cluster.tile_rows = 0;
+        forged.sha256 = routepack_verify::plan_sha256(&forged);
+        let refused = verify(&forged, &batch).expect_err("no machine").to_string();
+        assert!(refused.contains("tile_rows = 0"), "{refused}");
+        job.machine.as_mut().expect("there").model = presets::model("glm-4.5").expect("a preset");
+        let error = plan(&batch, &job, &mut Control::new()).expect_err("another model").to_string();
+        assert!(error.contains("[machine]: the window has 24 expert layers"), "{error}");
+    }
+
+    fn stand_in_the_faster_order(batch: &Arc<Batch>, job: &Job) {
+        let plan = planned(batch, job);
+        let verified = verify(&plan, batch).expect("holds");
         let (instance, layout) = (&verified.instances[0], &verified.layouts[0]);
         let placement = verified.placement.as_ref().expect("routes");
         let slots = layout.num_slots();
@@ -211,7 +256,7 @@ mod tests {
         let plan = planned(&batch, &job);
         let filtered = filter(&plan, &batch, &[0, 5], 1, None).expect("filtered");
         verify(&filtered, &batch).expect("every claim holds");
-        assert_eq!((filtered.steps[0].rows, filtered.machine.is_none()), (plan.steps[0].rows, true));
+        assert_eq!((filtered.steps[0].rows, &filtered.machine), (plan.steps[0].rows, &plan.machine));
         assert!(filtered.steps[0].rows_tried.is_empty());
     }
 

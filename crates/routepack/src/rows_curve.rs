@@ -72,6 +72,9 @@ pub(crate) fn rows_tried(plan: &Plan, verified: &Verified) -> Result<Vec<Vec<Row
     let (Some(machine), Some(placement)) = (&plan.machine, &verified.placement) else {
         return Ok(Vec::new());
     };
+    if plan.steps.iter().all(|step| step.rows_tried.is_empty()) {
+        return Ok(Vec::new());
+    }
     let of = |instance: &Instance, layout: &Layout| {
         let time = machine.step_time(instance, placement, layout)?;
         let score = joint_score(instance, evaluate(instance, placement, layout).score);

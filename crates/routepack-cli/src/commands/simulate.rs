@@ -164,10 +164,14 @@ fn in_words(simulated: &Simulated, plan: &Plan, machine: &Machine) -> String {
     let Simulated { plan_sha256, arms, without, .. } = simulated;
     let header: Vec<&str> = std::iter::once("").chain(arms.iter().map(|arm| arm.name.as_str())).collect();
     let mut lines = vec![format!("plan {plan_sha256}"), format!("{}, simulated", machine.in_words())];
-    let other = plan.machine.as_ref().filter(|own| *own != machine);
+    // Of a single stage with the fewest rows, nothing hangs on the machine.
+    let matters = plan.setting.topology.pp > 1 || plan.steps.iter().any(|step| !step.rows_tried.is_empty());
+    let other = plan.machine.as_ref().filter(|own| matters && *own != machine);
     lines.extend(other.map(|own| {
         let same = if own.in_words() == machine.in_words() { ", with other options" } else { "" };
-        format!("its rows were chosen on another machine: {}{same}", own.in_words())
+        let done =
+            if plan.steps.iter().any(|step| !step.rows_tried.is_empty()) { "chosen" } else { "ordered" };
+        format!("its rows were {done} on another machine: {}{same}", own.in_words())
     }));
     lines.extend([String::new(), table::render(&header, &rows(arms))]);
     lines.extend(without.iter().map(|(name, why)| format!("{name}: no layout ({why})")));
