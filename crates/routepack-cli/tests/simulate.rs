@@ -65,6 +65,9 @@ fn every_arm_has_a_time_whose_terms_add_up() {
     let said = run(folder.path(), line).stdout;
     let said = String::from_utf8(said).expect("text");
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+    let left_out = simulated["leaves_out"].as_array().expect("a list");
+    assert!(!left_out.is_empty() && said.contains("left out:"));
+    assert!(left_out.iter().all(|what| said.contains(what.as_str().expect("a text"))), "{said}");
 }
 
 #[test]

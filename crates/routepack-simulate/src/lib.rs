@@ -16,6 +16,16 @@ pub mod presets;
 mod row_time;
 mod simulate;
 
+/// What the model leaves out.
+pub const LEAVES_OUT: [&str; 6] = [
+    "collectives of tp and cp",
+    "kernels that run beside each other",
+    "padding routes",
+    "the recurrent state of linear attention",
+    "memory",
+    "noise between ranks",
+];
+
 pub use calibrate::{Calibrated, Measurement, calibrate};
 pub use cluster::{Cluster, GroupedEfficiency, Link};
 pub use cost_weights::cost_weights;

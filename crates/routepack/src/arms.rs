@@ -2,12 +2,13 @@
 //!
 //! baseline = identity placement, first-fit decreasing; reorder = a good placement, the same packing; dp-local-ffd = a good
 //! placement, samples dealt to slots by LPT, first-fit decreasing in each. A good placement is the plan's or the one made
-//! for the window alone, whichever is better for that arm: a plan's placement may be made for its own layout.
+//! for the window alone, whichever is better for that arm: a plan's placement may be made for its own layout. So are the rows:
+//! the plan's, or the fewest there are, for a plan may have more of them where a pipeline gains by it.
 
 use routepack_baselines::{BaselineError, BaselineLayout, dp_local_ffd, global_ffd};
 use routepack_place::{PlaceOptions, place};
 use routepack_problem::{Instance, Layout, Placement};
-use routepack_verify::{Figures, Verified, VerifyError, figures};
+use routepack_verify::{Figures, Plan, Verified, VerifyError, figures};
 
 use crate::plan::total_loads;
 
@@ -31,8 +32,8 @@ pub(crate) struct PlacedArm {
 
 /// The arms of a plan, and those that give no layout with the reason.
 pub(crate) struct Arms {
-    /// Comparison arms first, the plan last.
-    pub(crate) placed: Vec<PlacedArm>,
+    /// Of every rule its candidates, by rows and placement, of which the better one counts; the plan comes last, alone.
+    pub(crate) candidates: Vec<Vec<PlacedArm>>,
     /// Name and reason.
     pub(crate) without: Vec<(String, String)>,
 }
@@ -43,7 +44,7 @@ type Placed<'a> = (&'static str, Option<&'a Placement>);
 type Rule = fn(&Instance, usize) -> Result<BaselineLayout, BaselineError>;
 
 /// Places and packs every arm of a verified plan.
-pub(crate) fn arms(verified: &Verified) -> Result<Arms, VerifyError> {
+pub(crate) fn arms(plan: &Plan, verified: &Verified) -> Result<Arms, VerifyError> {
     let own = verified.placement.as_ref();
     let identity = own
         .map(|own| Placement::identity(own.num_layers(), own.num_experts(), own.num_ranks()))
@@ -70,27 +71,36 @@ pub(crate) fn arms(verified: &Verified) -> Result<Arms, VerifyError> {
             &either,
         ),
     ];
-    let mut arms = Arms { placed: Vec::new(), without: Vec::new() };
+    let planned: Vec<usize> = verified.layouts.iter().map(Layout::num_rows).collect();
+    let fewest: Vec<usize> = plan.steps.iter().map(|step| step.rows_found as usize).collect();
+    // Dummies are there for the rows of the plan.
+    let other = fewest != planned && verified.instances.iter().all(|instance| instance.num_dummies() == 0);
+    let rows = if other { vec![&planned, &fewest] } else { vec![&planned] };
+    let mut arms = Arms { candidates: Vec::new(), without: Vec::new() };
     for (name, about, rule, placements) in rules {
-        let (own_rows, layouts) = match reference_layouts(verified, rule) {
-            Ok(layouts) => layouts,
-            Err(why) => {
-                arms.without.push((name.to_owned(), why.to_string()));
-                continue;
-            }
-        };
-        let mut best: Option<PlacedArm> = None;
-        for &(placed, placement) in placements {
-            let figures = figures_of(verified, placement, &layouts)?;
-            if best.as_ref().is_none_or(|best| figures.joint_score < best.figures.joint_score) {
+        let (mut candidates, mut refusal) = (Vec::new(), None);
+        for rows in &rows {
+            let layouts = match reference_layouts(verified, rule, rows) {
+                Ok(layouts) => layouts,
+                Err(why) => {
+                    refusal.get_or_insert(why);
+                    continue;
+                }
+            };
+            let own_rows = layouts.iter().zip(&planned).any(|(layout, &planned)| layout.num_rows() > planned);
+            for &(placed, placement) in placements {
+                let figures = figures_of(verified, placement, &layouts)?;
                 let (placement, layouts) = (placement.cloned(), layouts.clone());
                 let placed = if placement.is_some() { placed } else { "none" };
-                best = Some(PlacedArm { name, about, placed, own_rows, placement, layouts, figures });
+                candidates.push(PlacedArm { name, about, placed, own_rows, placement, layouts, figures });
             }
         }
-        arms.placed.extend(best);
+        match refusal {
+            Some(why) if candidates.is_empty() => arms.without.push((name.to_owned(), why.to_string())),
+            _ => arms.candidates.push(candidates),
+        }
     }
-    arms.placed.push(PlacedArm {
+    arms.candidates.push(vec![PlacedArm {
         name: "routepack",
         about: "this plan",
         placed: if own.is_some() { "plan" } else { "none" },
@@ -98,19 +108,18 @@ pub(crate) fn arms(verified: &Verified) -> Result<Arms, VerifyError> {
         placement: own.cloned(),
         layouts: verified.layouts.clone(),
         figures: sum(&verified.figures),
-    });
+    }]);
     Ok(arms)
 }
 
-/// Layouts of a rule in every step, and whether it took rows of its own in some; or why it gives none.
-fn reference_layouts(verified: &Verified, rule: Rule) -> Result<(bool, Vec<Layout>), BaselineError> {
-    let (mut own_rows, mut layouts) = (false, Vec::new());
-    for (instance, layout) in verified.instances.iter().zip(&verified.layouts) {
-        let base = rule(instance, layout.num_rows())?;
-        own_rows |= base.own_rows;
-        layouts.push(base.layout);
-    }
-    Ok((own_rows, layouts))
+/// The candidate of the least figure, the first of equal ones; `None` of none.
+pub(crate) fn least<T>(candidates: Vec<T>, figure: impl Fn(&T) -> f64) -> Option<T> {
+    candidates.into_iter().min_by(|a, b| figure(a).total_cmp(&figure(b)))
+}
+
+/// Layouts of a rule in every step, asked for so many rows; or why it gives none.
+fn reference_layouts(verified: &Verified, rule: Rule, rows: &[usize]) -> Result<Vec<Layout>, BaselineError> {
+    verified.instances.iter().zip(rows).map(|(instance, &rows)| Ok(rule(instance, rows)?.layout)).collect()
 }
 
 fn figures_of(

@@ -8,7 +8,7 @@ use routepack_verify::{Figures, Plan, Verified, VerifyError, verify};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::arms::{Arms, PlacedArm, arms};
+use crate::arms::{Arms, PlacedArm, arms, least};
 use crate::rows_curve::rows_tried;
 
 /// One line of the table: a way to place and pack, and its figures summed over the steps.
@@ -80,7 +80,8 @@ pub fn report(plan: &Plan, batch: &Arc<Batch>) -> Result<Report, VerifyError> {
 
 /// The report of a plan that verifies.
 pub(crate) fn report_of(plan: &Plan, verified: &Verified) -> Result<Report, VerifyError> {
-    let Arms { placed, without } = arms(verified)?;
+    let Arms { candidates, without } = arms(plan, verified)?;
+    let best = candidates.into_iter().filter_map(|arms| least(arms, |arm| arm.figures.joint_score));
     Ok(Report {
         plan_sha256: plan.sha256.clone(),
         rows: plan.steps.iter().map(|step| step.rows).collect(),
@@ -88,7 +89,7 @@ pub(crate) fn report_of(plan: &Plan, verified: &Verified) -> Result<Report, Veri
         rows_tried: rows_tried(plan, verified)?,
         rows_proved: plan.steps.iter().map(|step| step.rows_proved).collect(),
         estimate: plan.estimate,
-        arms: placed.into_iter().map(Arm::from).collect(),
+        arms: best.map(Arm::from).collect(),
         without,
     })
 }

@@ -125,11 +125,16 @@ mod tests {
         plan
     }
 
-    /// Seconds of the plan as `simulate` has them.
-    fn seconds(plan: &Plan, batch: &Arc<Batch>) -> f64 {
+    /// Seconds of an arm as `simulate` has them.
+    fn seconds_of(arm: usize, plan: &Plan, batch: &Arc<Batch>) -> f64 {
         let Machine { model, cluster, options } = machine();
         let simulated = simulate_plan(plan, batch, None, &model, &cluster, &options).expect("simulated");
-        simulated.arms.last().expect("the plan").time.seconds
+        assert_eq!(simulated.arms.len(), 4);
+        simulated.arms[arm].time.seconds
+    }
+
+    fn seconds(plan: &Plan, batch: &Arc<Batch>) -> f64 {
+        seconds_of(3, plan, batch)
     }
 
     #[test]
@@ -153,6 +158,8 @@ mod tests {
         );
         assert!(fewest.steps[0].rows_tried.is_empty());
         assert!(seconds(&fewest, &batch) > used.seconds);
+        // The baseline has the rows that are better for it.
+        assert!(seconds_of(0, &plan, &batch) <= seconds_of(0, &fewest, &batch));
     }
 
     #[test]

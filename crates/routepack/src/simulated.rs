@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use routepack_problem::{Batch, Placement};
-use routepack_simulate::{Cluster, Model, SimulateError, SimulateOptions, StepTime, simulate};
+use routepack_simulate::{Cluster, LEAVES_OUT, Model, SimulateError, SimulateOptions, StepTime, simulate};
 use routepack_verify::{Plan, VerifyError, verify};
 use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::arms::{Arms, PlacedArm, arms};
+use crate::arms::{Arms, PlacedArm, arms, least};
 
 /// Simulated time of one arm, summed over the steps of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -42,6 +42,8 @@ pub struct Simulated {
     pub arms: Vec<SimulatedArm>,
     /// Arms that give no layout here, with the reason.
     pub without: Vec<(String, String)>,
+    /// What the times know nothing of.
+    pub leaves_out: Vec<String>,
 }
 
 /// Why a plan cannot be simulated.
@@ -76,7 +78,7 @@ pub fn simulate_plan(
     options: &SimulateOptions,
 ) -> Result<Simulated, SimulatedError> {
     let verified = verify(plan, batch)?;
-    let Arms { placed, mut without } = arms(&verified)?;
+    let Arms { candidates, mut without } = arms(plan, &verified)?;
     let simulated = |arm: PlacedArm| {
         let placement = arm.placement.as_ref().ok_or(SimulatedError::NoRoutes)?;
         let mut time = StepTime::default();
@@ -99,17 +101,24 @@ pub fn simulate_plan(
         })
     };
     let mut arms = Vec::new();
-    for arm in placed {
-        let name = arm.name;
-        match simulated(arm) {
-            Ok(arm) => arms.push(arm),
-            // Rows of its own that no interleaved pipeline runs; the plan's fit, or nothing can be said.
-            Err(SimulatedError::Simulate(error @ SimulateError::Interleaved { .. }))
-                if name != "routepack" =>
-            {
-                without.push((name.to_owned(), error.to_string()));
+    for candidates in candidates {
+        let (mut run, mut refusal) = (Vec::new(), None);
+        for arm in candidates {
+            let name = arm.name;
+            match simulated(arm) {
+                Ok(arm) => run.push(arm),
+                // Rows that no interleaved pipeline runs; the plan's fit, or nothing can be said.
+                Err(SimulatedError::Simulate(error @ SimulateError::Interleaved { .. }))
+                    if name != "routepack" =>
+                {
+                    refusal.get_or_insert((name.to_owned(), error.to_string()));
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
+        }
+        match least(run, |arm| arm.time.seconds) {
+            Some(arm) => arms.push(arm),
+            None => without.extend(refusal),
         }
     }
     Ok(Simulated {
@@ -118,5 +127,6 @@ pub fn simulate_plan(
         cluster: cluster.name.clone(),
         arms,
         without,
+        leaves_out: LEAVES_OUT.map(str::to_owned).to_vec(),
     })
 }

@@ -26,7 +26,8 @@ Examples:
 
 Arms: baseline (identity placement, first-fit decreasing), reorder (first-fit decreasing), dp-local-ffd (LPT over slots and
 first-fit decreasing in each), routepack (the plan). Reorder and dp-local-ffd each have the plan's placement or the one made
-for the window's load, whichever gives them the better joint score: a plan's is made for its own layout. The table says which.
+for the window's load, whichever gives them the better joint score: a plan's is made for its own layout. Where the plan has
+more rows than the fewest, they take the better number of both. The table says which.
 
 The tables of --trace, --curve and --rows-curve must be of this plan.
 

@@ -161,7 +161,7 @@ fn curve_line(point: &RowsPoint, machine: &str, plan_sha256: &str) -> Vec<String
 }
 
 fn in_words(simulated: &Simulated, plan: &Plan, machine: &Machine) -> String {
-    let Simulated { plan_sha256, arms, without, .. } = simulated;
+    let Simulated { plan_sha256, arms, without, leaves_out, .. } = simulated;
     let header: Vec<&str> = std::iter::once("").chain(arms.iter().map(|arm| arm.name.as_str())).collect();
     let mut lines = vec![format!("plan {plan_sha256}"), format!("{}, simulated", machine.in_words())];
     // Of a single stage with the fewest rows, nothing hangs on the machine.
@@ -175,6 +175,11 @@ fn in_words(simulated: &Simulated, plan: &Plan, machine: &Machine) -> String {
     }));
     lines.extend([String::new(), table::render(&header, &rows(arms))]);
     lines.extend(without.iter().map(|(name, why)| format!("{name}: no layout ({why})")));
+    if plan.setting.topology.pp > 1 {
+        lines.push("shares are those of the slowest shard's busiest stage".to_owned());
+    }
+    lines.push("left out:".to_owned());
+    lines.extend(leaves_out.chunks(3).map(|some| format!("  {}", some.join(", "))));
     lines.join("\n")
 }
 
