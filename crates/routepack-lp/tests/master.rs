@@ -441,16 +441,22 @@ fn a_value_within_few_iterations_is_no_more_than_the_optimum() {
     }
 }
 
+/// Three demands; columns of one and of two of them.
+fn singles_and_pairs(backend: Backend) -> CoverMaster {
+    let mut master = CoverMaster::new(backend, &[7.0, 9.0, 5.0]).unwrap();
+    let singles = (0..3).map(|place| Column::new(1.0, vec![(place, 1.0)]));
+    let pairs = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| Column::new(1.0, vec![(i, 1.0), (j, 1.0)]));
+    master.add_columns(singles.chain(pairs).collect()).unwrap();
+    master
+}
+
 #[test]
 fn a_fork_starts_where_its_master_stands_and_goes_its_own_way() {
     for &backend in Backend::all() {
         if !backend.is_available() {
             continue;
         }
-        let mut master = CoverMaster::new(backend, &[7.0, 9.0, 5.0]).unwrap();
-        let singles = (0..3).map(|place| Column::new(1.0, vec![(place, 1.0)]));
-        let pairs = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| Column::new(1.0, vec![(i, 1.0), (j, 1.0)]));
-        master.add_columns(singles.chain(pairs).collect()).unwrap();
+        let mut master = singles_and_pairs(backend);
         master.limit_column(5, 0.0).unwrap();
         let cut = Cut { coefficients: vec![(3, 1.0)], relation: Relation::AtMost, bound: 3.0 };
         master.add_cut(&cut).unwrap();
@@ -478,10 +484,7 @@ fn a_basis_is_come_back_to() {
         if !backend.is_available() {
             continue;
         }
-        let mut master = CoverMaster::new(backend, &[7.0, 9.0, 5.0]).unwrap();
-        let singles = (0..3).map(|place| Column::new(1.0, vec![(place, 1.0)]));
-        let pairs = [(0, 1), (0, 2), (1, 2)].map(|(i, j)| Column::new(1.0, vec![(i, 1.0), (j, 1.0)]));
-        master.add_columns(singles.chain(pairs).collect()).unwrap();
+        let mut master = singles_and_pairs(backend);
         let first = master.solve().unwrap();
         assert!(near(first.objective, 10.5));
         let basis = master.basis().unwrap();

@@ -151,7 +151,7 @@ impl NativeBatch {
     }
 
     /// Digest of the window as it is now.
-    fn sha256(&self, py: Python<'_>) -> PyResult<String> {
+    pub(crate) fn sha256(&self, py: Python<'_>) -> PyResult<String> {
         let batch = Arc::clone(&self.batch);
         run(py, None, move |_| window_sha256(&batch))
     }

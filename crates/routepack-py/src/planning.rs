@@ -10,7 +10,7 @@ use routepack::verification::{Status, check_alone};
 use routepack::{Batch, Control, Framework, Job, Placement, Plan, filter, pass_names, plan_passes, sign};
 
 use crate::batch::NativeBatch;
-use crate::errors::{JobError, RoutePackError, VerifyError, of_format, of_plan};
+use crate::errors::{JobError, RoutePackError, VerifyError, WindowError, of_format, of_plan};
 use crate::peers::PeerProcesses;
 use crate::work::{Work, run};
 
@@ -205,7 +205,15 @@ pub(crate) fn filter_plans(
         parsed.push((pass, formats::parse_plan(json.as_bytes(), "plan").map_err(|error| of_format(&error))?));
     }
     let Some((_, train)) = parsed.first() else { return Ok(Vec::new()) };
-    let digest = batch.digest.clone().filter(|_| !is_without_routes(train, &batch.batch));
+    let digest = if is_without_routes(train, &batch.batch) {
+        None
+    } else {
+        // Counts are hashed once, when the batch is made.
+        Some(batch.digest.clone().map_or_else(|| batch.sha256(py), Ok)?)
+    };
+    if digest.as_ref().is_some_and(|digest| *digest != train.window_sha256) {
+        return Err(WindowError::new_err("batch: another one than that of this plan"));
+    }
     let batch = planned_on(train, batch);
     let filtered: Outcome = run(py, None, move |_| {
         let filtered: Result<Vec<_>, _> = parsed

@@ -7,16 +7,22 @@ use routepack::generate::{Preset, window};
 use routepack::place::{PlaceOptions, place};
 use routepack::problem::RowsPolicy;
 use routepack::verification::{Figures, figures};
-use routepack::{Control, Job, plan, report, verify};
+use routepack::{Batch, Control, Job, plan, report, verify};
 
-#[test]
-fn reorder_takes_the_better_placement() {
+/// A window and a job, little searched.
+fn few_samples() -> (Arc<Batch>, Job) {
     let mut recipe = Preset::Mixed.recipe();
     recipe.prompts = 16;
     let made = window(&recipe, 1).expect("valid");
     let batch = Arc::new(made.batch);
     let mut job = Job::new(made.setting);
     (job.arrange.proposals_per_unit, job.refine.turns) = (20, 0);
+    (batch, job)
+}
+
+#[test]
+fn reorder_takes_the_better_placement() {
+    let (batch, job) = few_samples();
     let plan = plan(&batch, &job, &mut Control::new()).expect("a plan");
     let verified = verify(&plan, &batch).expect("verifies");
     let (instance, own) = (&verified.instances[0], verified.placement.as_ref().expect("routes"));
@@ -35,12 +41,7 @@ fn reorder_takes_the_better_placement() {
 
 #[test]
 fn reference_arms_are_not_bound_to_the_rows_of_a_plan_that_has_more() {
-    let mut recipe = Preset::Mixed.recipe();
-    recipe.prompts = 16;
-    let made = window(&recipe, 1).expect("valid");
-    let batch = Arc::new(made.batch);
-    let mut job = Job::new(made.setting);
-    (job.arrange.proposals_per_unit, job.refine.turns) = (20, 0);
+    let (batch, mut job) = few_samples();
     let fewest = plan(&batch, &job, &mut Control::new()).expect("a plan").steps[0].rows;
     job.packing.rows = RowsPolicy::Fixed(fewest as u32 + 2);
     let plan = plan(&batch, &job, &mut Control::new()).expect("a plan");
