@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Subcommand};
 use routepack::formats;
 use routepack::problem::counted;
+use routepack::verification::check_alone;
 use routepack_materialise::checkpoint::{
     CheckpointError, CheckpointMap, Direction, Names, Rewrite, Rewritten, rewrite,
 };
@@ -144,6 +145,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn map_of_plan(path: &Path, layers: Option<Vec<usize>>) -> Result<CheckpointMap, Failure> {
     let plan = formats::read_plan(path)?;
+    check_alone(&plan).map_err(|error| Failure::input(path.display(), error))?;
     let Some(placement) = plan.placement else {
         return Err(Failure::input(path.display(), "the plan has no placement: no routes were recorded"));
     };

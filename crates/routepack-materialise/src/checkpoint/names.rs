@@ -68,14 +68,23 @@ impl Names {
     /// It speaks of experts, which are not shared, and fits no pattern: it might have to move.
     pub(crate) fn claim(&self, file: &str, name: &str) -> Result<Option<Claimed>, CheckpointError> {
         // Multi-token prediction is not replayed: its experts stay.
-        if name.split('.').any(|part| part == "mtp") || of_router(name) || !self.moves(name) {
+        if name.split('.').any(|part| part == "mtp") || !self.moves(name) {
             return Ok(None);
         }
-        let own = self.pattern.iter().map(|pattern| (pattern.name.as_str(), pattern.stacked));
-        for (pattern, stacked) in own.chain(BUILT_IN) {
-            if let Some(claimed) = claim(pattern, stacked, name) {
-                return Ok(Some(claimed));
-            }
+        let claimed = |of_stacks: bool| {
+            let own = self.pattern.iter().map(|pattern| (pattern.name.as_str(), pattern.stacked));
+            let patterns = own.chain(BUILT_IN).filter(|&(_, stacked)| stacked == of_stacks);
+            patterns.into_iter().find_map(|(pattern, stacked)| claim(pattern, stacked, name))
+        };
+        // What has an expert's number is the expert's, whatever it is called; a router's bias may look like a stack.
+        if let Some(claimed) = claimed(false) {
+            return Ok(Some(claimed));
+        }
+        if of_router(name) {
+            return Ok(None);
+        }
+        if let Some(claimed) = claimed(true) {
+            return Ok(Some(claimed));
         }
         let routed = |part: &str| part.contains("expert") && !part.contains("shared_expert");
         if name.to_lowercase().split('.').any(routed) {
@@ -244,5 +253,21 @@ mod tests {
             ..Names::default()
         };
         assert!(wrong.validate().is_err());
+    }
+
+    #[test]
+    fn a_number_of_an_expert_is_stronger_than_the_name_of_a_router() {
+        let own = |name: &str, stacked| Names {
+            pattern: vec![NamePattern { name: name.into(), stacked }],
+            ..Names::default()
+        };
+        let expert = |names: &Names, name: &str| {
+            names.claim("f", name).unwrap().and_then(|claimed| claimed.expert).map(|(expert, _)| expert)
+        };
+        assert_eq!(expert(&Names::default(), "model.layers.1.mlp.experts.3.expert_bias"), Some(3));
+        let gate = own("layers.{layer}.gate.{tensor}.expert{expert}", false);
+        assert_eq!(expert(&gate, "layers.1.gate.w.expert2"), Some(2));
+        let stacks = own("layers.{layer}.mlp.experts.{tensor}", true);
+        assert_eq!(stacks.claim("f", "layers.1.mlp.experts.e_score_correction_bias").unwrap(), None);
     }
 }

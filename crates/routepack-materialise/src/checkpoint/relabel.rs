@@ -104,15 +104,16 @@ fn check_models(job: &Rewrite, folder: &Folder, layers: &[usize]) -> Result<(), 
             return wrong(format!("--prefix {prefix}: no experts have names that begin so"));
         }
     }
-    let mut models: BTreeMap<usize, &str> = BTreeMap::new();
+    let prefix_of = |name: &str| job.names.prefix.iter().position(|prefix| name.starts_with(prefix));
+    let mut models: BTreeMap<(usize, Option<usize>), &str> = BTreeMap::new();
     for (_, tensor, claimed) in folder.claimed().filter(|(_, _, claimed)| layers.contains(&claimed.layer)) {
         let model = &tensor.name[..claimed.model_end];
-        let other = *models.entry(claimed.layer).or_insert(model);
-        if other != model && job.names.prefix.is_empty() {
+        let other = *models.entry((claimed.layer, prefix_of(&tensor.name))).or_insert(model);
+        if other != model {
             let layer = claimed.layer;
             return wrong(format!(
                 "layer {layer} has experts under {other}{layer} and under {model}{layer}, which may be two models: \
-                 name those that move with --prefix, once or several times"
+                 name those that move with --prefix, once for each"
             ));
         }
     }

@@ -143,9 +143,9 @@ fn own_map(job: &Rewrite) -> Result<Option<CheckpointMap>, CheckpointError> {
     }
 }
 
-/// Names by which experts are found: on the way back those of the way there.
+/// Names by which experts are found: those kept with a map, on the way back and on the same way again.
 fn known_names(job: &Rewrite, own: Option<&CheckpointMap>) -> Result<Names, CheckpointError> {
-    let map = own.or(job.map.as_ref()).filter(|_| job.direction == Direction::Canonicalise);
+    let map = own.or(job.map.as_ref());
     let Some(kept) = map.map(|map| map.names.clone().unwrap_or_default()) else {
         return Ok(job.names.clone());
     };

@@ -12,7 +12,7 @@ use super::folder::Folder;
 use super::index::read;
 use super::names::Claimed;
 use super::relabel::Relabel;
-use super::{CheckpointError, Rewrite};
+use super::{CheckpointError, Names, Rewrite};
 
 /// Larger files are no settings.
 const MAX_BYTES: u64 = 1 << 26;
@@ -86,10 +86,25 @@ fn check_text(job: &Rewrite, relabel: &Relabel, path: &Path, text: &str) -> Resu
             format!("{what}: a setting of one expert, which gets another number; name no expert in settings");
         Err(CheckpointError::input(path.display(), why))
     };
-    if let Ok(Some(Claimed { layer, expert: Some((expert, _)), .. })) = job.names.claim("", text) {
-        // A full name.
-        return if relabel.number(layer, expert) == Some(expert) { Ok(()) } else { refuse(text) };
+    let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '_';
+    let of_all = Names { prefix: Vec::new(), ..job.names.clone() };
+    // What is left once the full names of experts that keep their numbers are away.
+    let mut rest = String::with_capacity(text.len());
+    for part in text.split_inclusive(|letter| !of_name(letter)) {
+        let name = part.trim_end_matches(|letter| !of_name(letter));
+        let stays = match of_all.claim("", name) {
+            Ok(Some(Claimed { layer, expert: Some((expert, _)), .. })) if job.names.moves(name) => {
+                if relabel.number(layer, expert) != Some(expert) {
+                    return refuse(name);
+                }
+                true
+            }
+            Ok(Some(claimed)) => claimed.expert.is_some(),
+            _ => name.split('.').any(|part| part == "mtp"),
+        };
+        rest.push_str(if stays { &part[name.len()..] } else { part });
     }
+    let text = &rest;
     match numbered_expert(text) {
         Some(at) => {
             let start = text[..at].char_indices().rev().take(40).last().map_or(at, |(start, _)| start);

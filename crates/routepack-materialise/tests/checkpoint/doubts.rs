@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use routepack_materialise::checkpoint::{Direction, MAP_FILE, NamePattern, Names, Rewrite, rewrite};
+use routepack_materialise::checkpoint::{
+    CheckpointMap, Direction, MAP_FILE, NamePattern, Names, Rewrite, rewrite,
+};
 use serde_json::json;
 
 use crate::folders::{Bytes, EXPERTS, Style, job, read, write};
@@ -38,10 +40,7 @@ fn second_model(prefix: &str) -> Vec<(String, Bytes)> {
 fn experts_of_two_models_move_only_if_they_are_named() {
     let said = refused(&|folder| add(folder, &second_model("talker.")));
     assert!(said.contains("layer 1 has experts under"), "{said}");
-    assert!(
-        said.contains("talker.model.layers.1") && said.ends_with("--prefix, once or several times"),
-        "{said}"
-    );
+    assert!(said.contains("talker.model.layers.1") && said.ends_with("--prefix, once for each"), "{said}");
     let root = folder();
     let [source, slots, back] = ["canonical", "slots", "back"].map(|name| root.path().join(name));
     write(&source, Style::Qwen, 16);
@@ -55,6 +54,12 @@ fn experts_of_two_models_move_only_if_they_are_named() {
     assert_eq!(said, "canonical: no tensor has the name of an expert; describe their names with --names");
     let said = refusal(rewrite(&named(&["talker.", "thinker."])), root.path());
     assert_eq!(said, "canonical: --prefix thinker.: no experts have names that begin so");
+    // A prefix names one model.
+    let two = root.path().join("two");
+    write(&two, Style::Qwen, 16);
+    add(&two, &second_model("talker.a.").into_iter().chain(second_model("talker.b.")).collect::<Vec<_>>());
+    let said = refusal(rewrite(&Rewrite { source: two, ..named(&["talker."]) }), root.path());
+    assert!(said.contains("talker.a.model.layers.1 and under talker.b.model.layers.1"), "{said}");
     let before = read(&source);
     let both = [&["talker."][..], &["model."], &["model.", "talker."]];
     for (number, prefixes) in both.into_iter().enumerate() {
@@ -129,6 +134,9 @@ fn settings_that_may_name_an_expert() {
         ("other.json", json!([{"a": [name]}]).to_string()),
         ("recipe.yaml", format!("ignore: [lm_head, {name}]\n")),
         ("recipe", format!("skip {name}")),
+        // Behind the full name of one that stays, in a layer without a map.
+        ("first.yaml", format!("ignore: [model.layers.7.mlp.experts.0.up_proj, {name}]\n")),
+        ("either.txt", format!("model.layers.7.mlp.experts.0.up_proj|{name}")),
     ] {
         let said = refused(&|folder| fs::write(folder.join(file), &text).expect("written"));
         assert!(said.starts_with(&format!("canonical/{file}: ")), "{said}");
@@ -154,6 +162,9 @@ fn settings_that_may_name_an_expert() {
     write(&source, Style::Qwen, 16);
     fs::write(source.join("README.md"), name).expect("written");
     fs::write(source.join("modeling.py"), "self.experts[0]").expect("written");
+    // Multi-token prediction stays, and so do layers without a map.
+    let stay = "ignore: [mtp.layers.0.mlp.experts.3.up_proj, model.layers.7.mlp.experts.0.up_proj]\n";
+    fs::write(source.join("stay.yaml"), stay).expect("written");
     fs::write(source.join("recipe.yaml"), "num_experts: 4\nignore: ['re:.*experts\\.[0-9]+\\.up_proj']\n")
         .expect("written");
     fs::write(source.join("config.json"), json!({"num_experts": 4, "num_experts_per_tok": 2}).to_string())
@@ -194,4 +205,10 @@ fn names_are_kept_for_the_way_back() {
     assert_eq!(read(&back), read(&source));
     fs::remove_dir_all(&back).expect("deleted");
     rewrite(&Rewrite { names, ..job(Direction::Canonicalise, &slots, &back) }).expect("the same names");
+    // The same way again, by the map as it was kept.
+    let again = root.path().join("again");
+    let kept = fs::read(slots.join(MAP_FILE)).expect("a map");
+    let map = CheckpointMap::parse(&kept, MAP_FILE).expect("well formed");
+    rewrite(&Rewrite { map: Some(map), ..job(Direction::Apply, &back, &again) }).expect("rewritten");
+    assert_eq!(read(&again), read(&slots));
 }

@@ -84,9 +84,9 @@ class Mover:
                 self._run(move, interrupts)
             except MoveFailed as failure:
                 # On all ranks, and so is what comes of this.
-                if not state.torn:
-                    with Together(state.peers, f"{failure}; then remaking derived sets", Interrupts(), MapMismatch):
-                        state.remake()
+                with Together(state.peers, f"{failure}; then remaking derived sets", Interrupts(), MapMismatch):
+                    state.settle()
+                    state.remake()
                 if isinstance(failure.__cause__, KeyboardInterrupt):
                     raise failure.__cause__
                 raise
@@ -96,9 +96,9 @@ class Mover:
                     with contextlib.suppress(Exception):
                         state.remake()
                 raise
-            state.take(target)
-            state.settle()
             with Together(state.peers, "the move is done, but remaking derived sets", interrupts, MapMismatch):
+                state.take(target)
+                state.settle()
                 state.remake()
         return {"passes": len(move["passes"]), "staging_bytes": move["staging_bytes"]}
 
@@ -149,7 +149,6 @@ class Mover:
                 self._pass(number, one, send, staging, interrupts)
             except MoveFailed as failure:
                 self._undo(move["passes"][:number], send, staging, failure)
-                self.state.settle()
                 raise
 
     def _pass(self, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor, interrupts: Interrupts) -> None:
@@ -262,7 +261,8 @@ class Mover:
         peers = self.state.peers
         try:
             heard = peers.hear((isinstance(error, PeersLost), words(error)), what)
-        except PeersLost:
+        except BaseException:
+            # Ctrl-C, too: it is raised once the others may have heard that all are well.
             if others_may_write:
                 self.state.tear()
             raise
