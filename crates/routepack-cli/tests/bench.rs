@@ -46,7 +46,9 @@ fn layouts_write_a_line_an_arm_and_a_plot() {
     let json = run(folder.path(), "bench layouts w.json --cluster h20 -q --json").stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
     let names: Vec<&str> = table.lines().next().expect("a header").split(',').collect();
-    for (line, arm) in table.lines().skip(1).zip(json.as_array().expect("arms")) {
+    let json = json.as_array().expect("arms");
+    assert_eq!(json.len(), arms.len());
+    for (line, arm) in table.lines().skip(1).zip(json) {
         for (name, field) in names.iter().zip(line.split(',')).filter(|(name, _)| !name.contains("planning"))
         {
             let value = &arm[name];

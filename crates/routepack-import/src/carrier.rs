@@ -39,12 +39,14 @@ const OTHERS: [(&[u8], &str); 8] = [
 /// Tells what a file is from its first bytes; pickles are refused, and what is known to be something else.
 pub(crate) fn kind(start: &[u8], file: &str) -> Result<Kind, ImportError> {
     let refuse = |what| Err(ImportError::Pickle { file: file.to_owned(), what });
+    // Before all others: the length of the header may begin as they do.
+    if is_safetensors(start) {
+        return Ok(Kind::Safetensors);
+    }
     if let Some((_, why)) = OTHERS.iter().find(|(magic, _)| start.starts_with(magic)) {
         return Err(FormatError::Form { file: file.to_owned(), why: (*why).to_owned() }.into());
     }
     match start {
-        // Before pickles: the length of the header may begin as they do.
-        _ if is_safetensors(start) => Ok(Kind::Safetensors),
         [0x1f, 0x8b, ..] => Ok(Kind::Gzip),
         _ if start.starts_with(b"\x93NUMPY") => Ok(Kind::Numpy),
         // A PyTorch file is a zip archive around a pickle.

@@ -149,6 +149,26 @@ fn empty_arrays_of_any_shape_are_refused() {
     }
 }
 
+/// The length of a header may begin as another file does.
+#[test]
+fn safetensors_are_told_before_all_others() {
+    let counts = [Named("routed_experts".to_owned(), Dtype::U8, vec![3, 1, 2], vec![1, 2, 3, 4, 5, 0])];
+    let whole = safetensors(&counts);
+    let (length, rest) = whole.split_first_chunk::<8>().expect("a header");
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let padded = [header, &vec![b' '; 0xfeff - header.len()]].concat();
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let options = ImportOptions { layers: Some(Layers::Moe), ..ImportOptions::new(6) };
+    let said = |bytes: Vec<u8>| {
+        std::fs::write(file.path(), bytes).expect("written");
+        import(file.path(), Form::Slime, &options, &|| false, &mut |_| {})
+            .expect_err("no lengths")
+            .to_string()
+    };
+    let short = said(whole.clone());
+    assert_eq!(said([&0xfeff_u64.to_le_bytes()[..], &padded, data].concat()), short);
+}
+
 /// Told to stop after one sample, neither lines nor arrays go on to the next.
 #[test]
 fn an_import_ends_when_told_to() {

@@ -261,6 +261,7 @@ pub(crate) fn export_plan(plan: &str, framework: &str) -> PyResult<String> {
     let framework: Framework =
         framework.parse().map_err(|error| JobError::new_err(format!("to = {error}")))?;
     let plan: Plan = formats::parse_plan(plan.as_bytes(), "plan").map_err(|error| of_format(&error))?;
+    check_alone(&plan).map_err(|error| VerifyError::new_err(error.to_string()))?;
     Ok(routepack::export(&plan, framework))
 }
 

@@ -243,6 +243,10 @@ def test_micro_batches_in_the_shape_of_frameworks(plan: rp.Plan) -> None:
     assert found == ranks and slime["sha256"] == plan.sha256
     with pytest.raises(rp.JobError, match="`trl`: expected one of verl"):
         plan.export("trl")
+    data = copy.deepcopy(plan.data)
+    data["steps"][0]["cells"][-1].pop()
+    with pytest.raises(rp.VerifyError):
+        rp.Plan(json.dumps(data)).export("verl")
 
 
 def test_the_keys_of_a_job_are_at_hand() -> None:

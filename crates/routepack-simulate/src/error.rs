@@ -51,7 +51,7 @@ pub enum SimulateError {
         /// The model's number.
         expected: usize,
     },
-    /// Pipeline chunks without a layer.
+    /// More pipeline chunks than layers.
     #[error(
         "topology.pp = {stages}, vpp = {vpp}: model {model} has {}, one a stage and chunk is needed",
         counted(*layers as u64, "layer")

@@ -128,7 +128,7 @@ pub(crate) fn check_window(instance: &Instance, model: &Model) -> Result<(), Sim
     Ok(())
 }
 
-/// Every pipeline chunk has a layer to run.
+/// There are at least as many layers as pipeline chunks.
 pub(crate) fn check_stages(instance: &Instance, model: &Model) -> Result<(), SimulateError> {
     let (stages, vpp) = (instance.topology().num_stages(), instance.setting().topology.vpp);
     if stages * vpp as usize > model.num_layers() {

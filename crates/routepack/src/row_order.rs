@@ -39,7 +39,8 @@ pub(crate) fn fastest_order(
         let swapped = in_places(&best, &place);
         let faster = step_time(&swapped)?;
         if faster.seconds < time.seconds {
-            (best, time, unchanged) = (swapped, faster, 0);
+            // The same pair again would only take it back.
+            (best, time, unchanged) = (swapped, faster, 1);
         }
     }
     Ok((best, time))

@@ -16,7 +16,7 @@ use crate::arms::{Arms, PlacedArm, arms, least};
 pub struct SimulatedArm {
     /// `baseline`, `reorder`, `dp-local-ffd` or `routepack`.
     pub name: String,
-    /// Whose placement it has, as in a report.
+    /// Whose placement it has: `identity`, `plan` or `window`, of the candidates the one that is faster.
     pub placement: String,
     /// Rows run, over all steps.
     pub rows: u64,

@@ -34,7 +34,8 @@ Models and clusters are presets, TOML files of the same form, or (models) the co
 Presets and what each figure is taken from: crates/routepack-simulate/presets. Where the job of the plan has a [machine], its
 model, cluster and options stand for those not given here.
 
-Arms are those of `routepack report`, with the placements it says.
+Rules are those of `routepack report`; each has the placement and the rows, of those that report tries, that take it the least
+time here. The table says which.
 
 Ctrl-C while rows are arranged: the numbers of rows that are done, exit code 0.
 
