@@ -1,6 +1,6 @@
 //! What a window is like: a few numbers to compare with real ones. Floats, for prose only.
 
-use routepack_problem::Batch;
+use routepack_problem::{Batch, ExpertCounts};
 use serde::Serialize;
 
 /// Numbers of a batch, over all its steps together.
@@ -59,18 +59,7 @@ pub fn describe_ranks(batch: &Batch, num_ranks: usize) -> Option<LoadStatistics>
 
 /// Loads `[layers][experts]` of all samples.
 fn expert_loads(batch: &Batch) -> Vec<Vec<u64>> {
-    let Some(counts) = &batch.expert_counts else { return Vec::new() };
-    let mut loads = vec![vec![0u64; counts.experts()]; counts.layers()];
-    for sample in 0..batch.num_samples() {
-        for part in 0..counts.parts() {
-            for (layer, loads) in loads.iter_mut().enumerate() {
-                for (load, &count) in loads.iter_mut().zip(counts.of(sample, part, layer)) {
-                    *load += u64::from(count);
-                }
-            }
-        }
-    }
-    loads
+    batch.expert_counts.as_ref().map_or_else(Vec::new, ExpertCounts::loads)
 }
 
 fn spread(layers: &[Vec<u64>]) -> Option<LoadStatistics> {

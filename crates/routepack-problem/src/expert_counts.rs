@@ -104,6 +104,18 @@ impl ExpertCounts {
         (0..self.samples.len()).map(|sample| self.of_sample(sample)).collect()
     }
 
+    /// Load of every expert over all samples and parts, `[layers][experts]`, in routed rows.
+    pub fn loads(&self) -> Vec<Vec<u64>> {
+        let mut loads = vec![vec![0u64; self.experts]; self.layers];
+        for sample in 0..self.samples.len() {
+            for (block, counts) in self.of_sample(sample).chunks_exact(self.experts).enumerate() {
+                let loads = &mut loads[block % self.layers];
+                loads.iter_mut().zip(counts).for_each(|(load, &count)| *load += u64::from(count));
+            }
+        }
+        loads
+    }
+
     /// The counts of these samples, in the same memory.
     pub(crate) fn select(&self, samples: &[usize]) -> Self {
         let samples = samples.iter().map(|&sample| self.samples[sample].clone()).collect();
@@ -138,6 +150,13 @@ mod tests {
         assert!(ExpertCounts::new([2, 0, 1, 4], vec![]).is_err());
         assert!(ExpertCounts::of_each([1, 2], vec![Arc::new(vec![1, 2]), Arc::new(vec![1])]).is_err());
         assert!(ExpertCounts::of_each([0, 2], vec![]).is_err());
+    }
+
+    #[test]
+    fn loads_are_sums_over_samples_and_parts() {
+        // Two samples of two parts, two layers of two experts.
+        let counts = ExpertCounts::new([2, 2, 2, 2], (0..16).collect()).expect("shape");
+        assert_eq!(counts.loads(), [[4 * 6, 4 * 7], [4 * 8, 4 * 9]]);
     }
 
     #[test]

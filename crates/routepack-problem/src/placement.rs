@@ -83,6 +83,20 @@ impl Placement {
         self.slots[layer][expert] as usize / self.slots_per_rank()
     }
 
+    /// Load of every EP rank of a layer, `[ranks]`, given that of every expert.
+    pub fn rank_loads(&self, layer: usize, loads: &[u64]) -> Vec<u64> {
+        let mut ranks = vec![0u64; self.num_ranks()];
+        for (expert, load) in loads.iter().enumerate() {
+            ranks[self.rank_of(layer, expert)] += load;
+        }
+        ranks
+    }
+
+    /// Load of the busiest EP rank of a layer, given that of every expert.
+    pub fn peak(&self, layer: usize, loads: &[u64]) -> u64 {
+        self.rank_loads(layer, loads).into_iter().max().unwrap_or(0)
+    }
+
     /// Expert in every slot of a layer, `[slots]`: the physical → logical map.
     pub fn experts(&self, layer: usize) -> Vec<u32> {
         let mut experts = vec![0; self.num_experts()];
@@ -116,6 +130,16 @@ mod tests {
         assert!(Placement::new(2, vec![vec![1, 0, 4, 2]]).is_err());
         let error = Placement::identity(1, 30, 8).expect_err("refused").to_string();
         assert!(error.contains("experts not divisible by ranks"), "{error}");
+    }
+
+    #[test]
+    fn ranks_carry_their_experts() {
+        let placement = Placement::new(2, vec![vec![0, 1, 2, 3], vec![2, 0, 3, 1]]).expect("valid");
+        assert_eq!(placement.rank_loads(1, &[1, 20, 300, 4000]), [4020, 301]);
+        assert_eq!(
+            (placement.peak(0, &[1, 20, 300, 4000]), placement.peak(1, &[1, 20, 300, 4000])),
+            (4300, 4020)
+        );
     }
 
     #[test]

@@ -272,13 +272,7 @@ fn describe_placement(
             total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
         }
     }
-    let peak = loads.iter().enumerate().map(|(layer, loads)| {
-        let mut ranks = vec![0u64; placement.num_ranks()];
-        for (expert, load) in loads.iter().enumerate() {
-            ranks[placement.rank_of(layer, expert)] += load;
-        }
-        ranks.into_iter().max().unwrap_or(0)
-    });
+    let peak = loads.iter().enumerate().map(|(layer, loads)| placement.peak(layer, loads));
     let slots_of =
         |placement: &Placement| (0..layers).map(|layer| placement.slots(layer).to_vec()).collect::<Vec<_>>();
     let moved = |resident: &Placement, layer| {

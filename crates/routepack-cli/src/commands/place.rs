@@ -118,29 +118,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let top_k = arguments.top_k.unwrap_or_else(|| least_top_k(&batch, counts));
     batch.check(top_k).map_err(|error| Failure::input(&shown, error))?;
-    let [samples, parts, layers, experts] = counts.shape();
-    let mut loads = vec![vec![0u64; experts]; layers];
-    for sample in 0..samples {
-        for part in 0..parts {
-            for (layer, loads) in loads.iter_mut().enumerate() {
-                for (load, &count) in loads.iter_mut().zip(counts.of(sample, part, layer)) {
-                    *load += u64::from(count);
-                }
-            }
-        }
-    }
+    let (layers, experts, loads) = (counts.layers(), counts.experts(), counts.loads());
     let stop = deadline.stop();
     let ranks = arguments.ep as usize;
     let given = arguments.resident.as_deref().map(read_resident).transpose()?;
     let found = in_pool(arguments.threads, || find(&loads, ranks, given, arguments, &stop))?
         .map_err(|error| Failure::input(&shown, error))?;
-    let peak = |loads: &[u64], placement: &Placement, layer| {
-        let mut sums = vec![0u64; ranks];
-        for (expert, load) in loads.iter().enumerate() {
-            sums[placement.rank_of(layer, expert)] += load;
-        }
-        sums.into_iter().max().unwrap_or(0)
-    };
     let width = experts / ranks;
     let answer = Answer {
         ep: arguments.ep,
@@ -151,14 +134,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             .enumerate()
             .map(|(layer, (loads, &bound))| {
                 let (now, then) = (found.resident.slots(layer), found.placement.slots(layer));
-                let peak_now = peak(loads, &found.placement, layer);
+                let peak = found.placement.peak(layer, loads);
                 LayerAnswer {
-                    peak: peak_now,
+                    peak,
                     bound,
                     identity_peak: loads.chunks(width).map(|rank| rank.iter().sum()).max().unwrap_or(0),
-                    resident_peak: peak(loads, &found.resident, layer),
+                    resident_peak: found.resident.peak(layer, loads),
                     moved: now.iter().zip(then).filter(|(now, then)| now != then).count(),
-                    optimal: peak_now == bound,
+                    optimal: peak == bound,
                 }
             })
             .collect(),
