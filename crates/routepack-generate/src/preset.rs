@@ -113,6 +113,7 @@ fn tiny() -> WindowRecipe {
         qk_dim: 192,
         v_dim: Some(128),
         expert_width: 512,
+        vocabulary: None,
         attention: vec![attention("kda", 18, false), attention("mla", 6, true)],
     };
     WindowRecipe {
@@ -139,6 +140,7 @@ fn flash() -> WindowRecipe {
         qk_dim: 192,
         v_dim: Some(128),
         expert_width: 768,
+        vocabulary: None,
         attention: vec![attention("kda", 35, false), attention("mla", 7, true)],
     };
     WindowRecipe {
@@ -165,6 +167,7 @@ fn long_context() -> WindowRecipe {
         qk_dim: 192,
         v_dim: Some(128),
         expert_width: 2048,
+        vocabulary: None,
         attention: vec![attention("mla", 61, true)],
     };
     let parallelism = Parallelism { tp: 8, cp: 4, pp: 4, etp: Some(1), ..Parallelism::new(1, 32) };
@@ -197,6 +200,7 @@ fn mixed() -> WindowRecipe {
         qk_dim: 128,
         v_dim: None,
         expert_width: 768,
+        vocabulary: None,
         attention: vec![attention("full", 24, true)],
     };
     WindowRecipe {

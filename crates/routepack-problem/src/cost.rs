@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{ExactDecimal, Parallelism, ProblemError, Topology};
+use crate::{ExactDecimal, ModelShape, Parallelism, ProblemError, Topology};
 
 /// Totals must stay below this.
 const EXACT_LIMIT: i128 = 1 << 62;
@@ -79,51 +79,8 @@ impl<'de> Deserialize<'de> for Gamma {
     }
 }
 
-/// Attention layers of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AttentionLayers {
-    /// Name for reports.
-    pub name: String,
-    /// Layers of this kind.
-    pub layers: u32,
-    /// Full attention (quadratic in the length), or linear attention.
-    #[serde(default = "yes")]
-    pub quadratic: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// Model shape, from which weights follow by counting forward FLOPs.
-///
-/// Per attention layer and token: 2·P with P = hidden·(heads·qk + `kv_heads`·(qk + v) + heads·v); full attention adds
-/// heads·(qk + v) per token pair of the causal half. Per token and chosen expert: 6·hidden·`expert_width`. Dense work is
-/// cut over tp·cp ranks, expert work over etp ranks. Weights are scaled so that the α of all kinds sum to 1.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ModelShape {
-    /// Hidden size.
-    pub hidden: u32,
-    /// Query heads.
-    pub heads: u32,
-    /// Key-value heads; `heads` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv_heads: Option<u32>,
-    /// Width of a query or key head.
-    pub qk_dim: u32,
-    /// Width of a value head; `qk_dim` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub v_dim: Option<u32>,
-    /// Intermediate width of one expert.
-    pub expert_width: u32,
-    /// Attention layers by kind.
-    pub attention: Vec<AttentionLayers>,
 }
 
 /// Which pipeline stages pace a shard.
@@ -211,61 +168,6 @@ impl CostModel {
             }
         };
         Ok(ResolvedCost { kinds, gamma })
-    }
-}
-
-impl ModelShape {
-    /// Attention kinds and γ, scaled so that the α sum to 1; β carries the factor C that the charge divides by.
-    fn weights(
-        &self,
-        parallelism: &Parallelism,
-        capacity: u32,
-    ) -> Result<(Vec<AttentionKind>, ExactDecimal), ProblemError> {
-        let dense = u64::from(parallelism.tp) * u64::from(parallelism.cp);
-        let etp = u64::from(parallelism.etp());
-        let positive = |field, value: u32| {
-            if value == 0 || value > 1 << 20 {
-                return Err(ProblemError::setting(field, value, "expected 1 to 2^20"));
-            }
-            Ok(u64::from(value))
-        };
-        let hidden = positive("cost.shape.hidden", self.hidden)?;
-        let heads = positive("cost.shape.heads", self.heads)?;
-        let kv_heads = positive("cost.shape.kv_heads", self.kv_heads.unwrap_or(self.heads))?;
-        let qk = positive("cost.shape.qk_dim", self.qk_dim)?;
-        let v = positive("cost.shape.v_dim", self.v_dim.unwrap_or(self.qk_dim))?;
-        let width = positive("cost.shape.expert_width", self.expert_width)?;
-        let projections = 2 * hidden * (heads * qk + kv_heads * (qk + v) + heads * v);
-        let pairs = heads * (qk + v);
-        let layers: u64 = self.attention.iter().map(|kind| u64::from(kind.layers)).sum();
-        if layers == 0 || layers > 4096 {
-            return Err(ProblemError::setting(
-                "cost.shape.attention",
-                layers,
-                "expected 1 to 4096 layers in all",
-            ));
-        }
-        let unit = u128::from(layers) * u128::from(projections);
-        let kinds = self
-            .attention
-            .iter()
-            .map(|kind| AttentionKind {
-                name: kind.name.clone(),
-                alpha: ExactDecimal::ratio(u128::from(kind.layers) * u128::from(projections), unit),
-                beta: if kind.quadratic {
-                    ExactDecimal::ratio(
-                        u128::from(kind.layers) * u128::from(pairs) * u128::from(capacity),
-                        unit,
-                    )
-                } else {
-                    ExactDecimal::ZERO
-                },
-            })
-            .collect();
-        Ok((
-            kinds,
-            ExactDecimal::ratio(u128::from(6 * hidden * width) * u128::from(dense), u128::from(etp) * unit),
-        ))
     }
 }
 
