@@ -14,7 +14,7 @@ use crate::{Measurement, SimulateError};
 /// Reads measurements from CSV; `name` stands for the file in messages.
 ///
 /// # Errors
-/// No such columns, or a value that is no positive number; the error names file, line, column and value.
+/// No such columns, one of them twice, or a value that is no positive number; the error names file, line, column and value.
 pub fn read_measurements(source: impl Read, name: &str) -> Result<Vec<Measurement>, SimulateError> {
     let refuse = |message: String| SimulateError::Form { name: name.to_owned(), message };
     let text = std::io::read_to_string(source).map_err(|error| refuse(error.to_string()))?;
@@ -22,14 +22,23 @@ pub fn read_measurements(source: impl Read, name: &str) -> Result<Vec<Measuremen
     let text = text.replace("\r\n", "\n");
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let headers = reader.headers().map_err(|error| refuse(error.to_string()))?.clone();
-    let column = |title: &str| headers.iter().position(|header| header == title);
+    let column = |title: &str| {
+        let mut places = headers.iter().enumerate().filter(|(_, header)| *header == title);
+        match (places.next(), places.next()) {
+            (Some((first, _)), Some((second, _))) => {
+                let (first, second) = (first + 1, second + 1);
+                Err(refuse(format!("column `{title}` twice: columns {first} and {second} of the header")))
+            }
+            (first, _) => Ok(first.map(|(place, _)| place)),
+        }
+    };
     let needed = |title: &str| {
-        column(title).ok_or_else(|| {
+        column(title)?.ok_or_else(|| {
             let found: Vec<&str> = headers.iter().collect();
             refuse(format!("no column `{title}`: found {}", found.join(", ")))
         })
     };
-    let (lengths, seconds, experts) = (needed("lengths")?, needed("seconds")?, column("expert_rows"));
+    let (lengths, seconds, experts) = (needed("lengths")?, needed("seconds")?, column("expert_rows")?);
     let measurement = |record: Result<StringRecord, csv::Error>| {
         let record = record.map_err(|error| refuse(error.to_string()))?;
         let line = record.position().map_or(0, csv::Position::line);
@@ -74,6 +83,10 @@ mod tests {
         let refused =
             |text: &str| read_measurements(text.as_bytes(), "m.csv").expect_err("refused").to_string();
         assert_eq!(refused("a,b\n1,2\n"), "m.csv: no column `lengths`: found a, b");
+        let twice = refused("lengths,seconds, lengths\n1,1,1\n");
+        assert_eq!(twice, "m.csv: column `lengths` twice: columns 1 and 3 of the header");
+        let twice = refused("lengths,expert_rows,seconds,expert_rows\n1,1,1,1\n");
+        assert_eq!(twice, "m.csv: column `expert_rows` twice: columns 2 and 4 of the header");
         assert!(refused("lengths,seconds\n1,2\n4 x,2\n").starts_with("m.csv: line 3, lengths = \"4 x\""));
         assert!(refused("lengths,seconds\n1,nan\n").contains("line 2, seconds = \"nan\""));
         assert!(refused("lengths,seconds\r\n1,2\r\n1,1e308\r\n").contains("line 3, seconds = \"1e308\""));
