@@ -10,7 +10,9 @@ use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::simulate::{check_rows, check_stages, check_window};
-use crate::{Cluster, Model, SimulateError, SimulateOptions, StepTime, presets, simulate};
+use crate::{
+    Cluster, Model, RowTimes, SimulateError, SimulateOptions, StepTime, presets, simulate, time_rows,
+};
 
 /// A model, a cluster, and how the trainer runs a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +71,20 @@ impl Machine {
         // It may come from a file that was not made by this program.
         self.check(instance, layout.num_rows())?;
         simulate(instance, placement, layout, None, &self.model, &self.cluster, &self.options)
+    }
+
+    /// The times of a layout's rows, for the step time of any order of them.
+    ///
+    /// # Errors
+    /// As [`Machine::step_time`].
+    pub fn time_rows(
+        &self,
+        instance: &Instance,
+        placement: &Placement,
+        layout: &Layout,
+    ) -> Result<RowTimes, SimulateError> {
+        self.check(instance, layout.num_rows())?;
+        time_rows(instance, placement, layout, None, &self.model, &self.cluster, &self.options)
     }
 }
 

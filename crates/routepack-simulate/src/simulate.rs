@@ -12,9 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::chunks::chunks;
-use crate::pipeline::{Passes, makespan};
 use crate::row_time::{ChunkTime, Running, row_time};
-use crate::{Cluster, Model, SimulateError, SimulateOptions, Work};
+use crate::{Cluster, Model, RowTimes, SimulateError, SimulateOptions, Work};
 
 /// Bytes the optimizer touches for every parameter it owns: gradient, master and two moments read, all but the gradient
 /// written, in FP32, and the BF16 weight written.
@@ -80,6 +79,24 @@ pub fn simulate(
     cluster: &Cluster,
     options: &SimulateOptions,
 ) -> Result<StepTime, SimulateError> {
+    let times = time_rows(instance, placement, layout, resident, model, cluster, options)?;
+    let as_they_stand: Vec<usize> = (0..layout.num_rows()).collect();
+    Ok(times.step_time(&as_they_stand))
+}
+
+/// The times of a layout's rows, for the step time of any order of them.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn time_rows(
+    instance: &Instance,
+    placement: &Placement,
+    layout: &Layout,
+    resident: Option<&Placement>,
+    model: &Model,
+    cluster: &Cluster,
+    options: &SimulateOptions,
+) -> Result<RowTimes, SimulateError> {
     options.check()?;
     check_window(instance, model)?;
     check_stages(instance, model)?;
@@ -101,16 +118,19 @@ pub fn simulate(
         .flat_map(|shard| (0..layout.num_rows()).map(move |row| (shard, row)))
         .collect();
     let times: Vec<Vec<ChunkTime>> = rows.into_par_iter().map(|(shard, index)| row(shard, index)).collect();
-    let shards = times.chunks(layout.num_rows()).map(|rows| shard_time(&running, rows));
-    let mut step = shards.max_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("a topology has a shard");
-    step.gradients = gradient_seconds(&running);
-    step.optimizer = optimizer_seconds(&running);
-    step.moves = resident.map_or(0.0, |resident| move_seconds(&running, resident));
-    step.planning = options.planning_seconds;
-    step.seconds += step.gradients + step.optimizer + step.moves + step.planning;
+    let gradients = gradient_seconds(&running);
+    let optimizer = optimizer_seconds(&running);
+    let moves = resident.map_or(0.0, |resident| move_seconds(&running, resident));
+    let planning = options.planning_seconds;
     let samples = 0..instance.num_samples() - instance.num_dummies();
-    step.tokens = samples.map(|sample| u64::from(instance.length(sample))).sum();
-    Ok(step)
+    let tokens = samples.map(|sample| u64::from(instance.length(sample))).sum();
+    let seconds = gradients + optimizer + moves + planning;
+    Ok(RowTimes {
+        stages,
+        hand_over: hand_over_seconds(&running),
+        shards: times.chunks(layout.num_rows()).map(<[_]>::to_vec).collect(),
+        besides: StepTime { seconds, gradients, optimizer, moves, planning, tokens, ..StepTime::default() },
+    })
 }
 
 /// The window was recorded with this model.
@@ -145,31 +165,6 @@ pub(crate) fn check_rows(instance: &Instance, rows: usize) -> Result<(), Simulat
         return Err(SimulateError::Interleaved { rows, stages, vpp });
     }
     Ok(())
-}
-
-/// Makespan of one shard's rows, and its busiest stage's work.
-fn shard_time(running: &Running<'_>, rows: &[Vec<ChunkTime>]) -> StepTime {
-    let stages = running.instance.topology().num_stages();
-    let chunks = running.chunks.len();
-    let times = |of: fn(&ChunkTime) -> Work| -> Vec<Vec<f64>> {
-        (0..chunks).map(|chunk| rows.iter().map(|row| of(&row[chunk]).seconds()).collect()).collect()
-    };
-    let made = makespan(&Passes {
-        stages,
-        forward: times(|time| time.forward),
-        backward: times(|time| time.backward),
-        hand_over: hand_over_seconds(running),
-    });
-    let busiest = (0..stages).max_by(|&a, &b| made.busy[a].total_cmp(&made.busy[b])).unwrap_or(0);
-    let mut work = Work::default();
-    for row in rows {
-        for chunk in (busiest..chunks).step_by(stages) {
-            work += row[chunk].forward + row[chunk].backward;
-        }
-    }
-    // The same sum in another order: not to be read as waiting.
-    let bubble = if stages == 1 { 0.0 } else { made.seconds - work.seconds() };
-    StepTime { seconds: work.seconds() + bubble, work, bubble, ..StepTime::default() }
 }
 
 /// Seconds to hand a full cell's activations to the next stage.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use routepack_problem::{Batch, ExpertCounts, Instance, Layout, Placement, Setting};
-use routepack_simulate::{Cluster, Model, SimulateOptions, StepTime, presets, simulate};
+use routepack_simulate::{Cluster, Model, SimulateOptions, StepTime, presets, simulate, time_rows};
 
 /// One layer of 4 experts, hidden 2, width 3; a GPU of 1 FLOP a second at full efficiency, links of 1 byte a second.
 fn toy() -> (Model, Cluster) {
@@ -46,6 +46,37 @@ fn time(instance: &Instance, layout: &Layout, options: &SimulateOptions) -> Step
     let ranks = instance.topology().num_ranks();
     let placement = Placement::identity(instance.num_layers(), 4, ranks).expect("divides");
     simulate(instance, &placement, layout, None, &model, &cluster, options).expect("simulates")
+}
+
+/// Rows timed once give the time of every order, bit for bit that of the layout so ordered.
+#[test]
+fn an_order_of_rows_takes_what_the_layout_so_ordered_takes() {
+    let (mut model, cluster) = toy();
+    model.moe_layers = 4;
+    let mut setting = setting(4, 2);
+    setting.topology.pp = 2;
+    let lengths = [9u32, 7, 30, 2, 4, 1, 8, 6, 20, 5, 3, 11];
+    let samples: Vec<(u32, usize)> =
+        lengths.into_iter().enumerate().map(|(at, length)| (length, at % 4)).collect();
+    let instance = window(&samples, 4, &setting);
+    let placement = Placement::identity(4, 4, instance.topology().num_ranks()).expect("divides");
+    let options = SimulateOptions { planning_seconds: 0.3, ..SimulateOptions::default() };
+    // Sample i in row i mod 3.
+    let ordered = |order: [u32; 3]| {
+        let place = |row: u32| order.iter().position(|&other| other == row).expect("an order") as u32;
+        Layout::new(3, 4, (0..12).map(|sample| 4 * place(sample % 3) + sample / 3).collect())
+    };
+    let layout = ordered([0, 1, 2]);
+    let times = time_rows(&instance, &placement, &layout, None, &model, &cluster, &options).expect("valid");
+    assert_eq!(times.longest_first()[0], 2, "row 2 holds the longest sample");
+    let mut seconds = Vec::new();
+    for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
+        let of_layout = simulate(&instance, &placement, &ordered(order), None, &model, &cluster, &options);
+        let of_order = times.step_time(&order.map(|row| row as usize));
+        assert_eq!(of_layout.expect("valid"), of_order, "{order:?}");
+        seconds.push(of_order.seconds.to_bits());
+    }
+    assert!(seconds.iter().any(|&one| one != seconds[0]), "the order matters");
 }
 
 fn close(found: f64, expected: f64) {

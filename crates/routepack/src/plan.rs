@@ -67,14 +67,17 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
     if let Some(machine) = machine {
         for step in &mut planned {
             let own = (&mut step.instance, &mut step.layout);
-            let score = settle_rows(own, &mut step.other_rows, &placement, machine)?;
+            let (score, ordered) = settle_rows(own, &mut step.other_rows, &placement, machine, &stop)?;
             step.score = score.or(step.score);
+            step.finished &= ordered;
         }
     } else {
         for step in &mut planned {
             let rows = step.layout.num_rows();
             if let Some(machine) = machine_for_order(job, &step.instance, rows)? {
-                step.layout = in_fastest_order(machine, &step.instance, &placement, &step.layout)?.0;
+                let ordered = in_fastest_order(machine, &step.instance, &placement, &step.layout, &stop)?;
+                step.layout = ordered.layout;
+                step.finished &= ordered.finished;
             }
         }
     }
@@ -283,14 +286,16 @@ fn arrange_step(
         let arranged =
             arrange_among(&instance, placement, &layout, &options, job.seed, &stop, &mut observe, peers)?;
         finished &= arranged.finished;
-        let cost = match machine {
+        let (cost, found_layout) = if let Some(machine) = machine {
+            let ordered = in_fastest_order(machine, &instance, placement, &arranged.layout, &stop)?;
+            finished &= ordered.finished;
             // Floats that are not negative are ordered as their bits.
-            Some(machine) => {
-                in_fastest_order(machine, &instance, placement, &arranged.layout)?.1.to_bits().into()
-            }
-            None => u128::from(arranged.score.worst_shard) + u128::from(rows) * u128::from(window.row_cost()),
+            (ordered.time.seconds.to_bits().into(), ordered.layout)
+        } else {
+            let of_rows = u128::from(rows) * u128::from(window.row_cost());
+            (u128::from(arranged.score.worst_shard) + of_rows, arranged.layout)
         };
-        found.push(((cost, arranged.score), instance, [layout, arranged.layout]));
+        found.push(((cost, arranged.score), instance, [layout, found_layout]));
     }
     let best = (0..found.len()).min_by_key(|&index| found[index].0);
     let best = best.expect("the policy names at least one number of rows");

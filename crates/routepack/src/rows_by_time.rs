@@ -9,7 +9,7 @@
 use routepack_problem::{Instance, Layout, Placement, ProblemError, RowsPolicy, Score, evaluate};
 use routepack_simulate::{Machine, SimulateError};
 
-use crate::row_order::fastest_order;
+use crate::row_order::{Ordered, order_rows};
 use crate::{Job, PlanError};
 
 /// The machine whose step time decides how many rows there are, if the job asks for that.
@@ -49,41 +49,43 @@ pub(crate) fn machine_for_order<'a>(
     }
 }
 
-/// The layout with its rows in the faster order, and the simulated seconds of the step; moves are the same for any rows and
+/// The layout with its rows in the faster order, and the simulated time of the step; moves are the same for any rows and
 /// not charged.
 pub(crate) fn in_fastest_order(
     machine: &Machine,
     instance: &Instance,
     placement: &Placement,
     layout: &Layout,
-) -> Result<(Layout, f64), SimulateError> {
-    let time = |layout: &Layout| machine.step_time(instance, placement, layout);
-    let (layout, time) = fastest_order(layout.clone(), instance.topology().num_stages(), &time)?;
-    Ok((layout, time.seconds))
+    stop: &dyn Fn() -> bool,
+) -> Result<Ordered, SimulateError> {
+    let times = machine.time_rows(instance, placement, layout)?;
+    Ok(order_rows(layout, &times, instance.topology().num_stages(), stop))
 }
 
 /// Takes the fastest of a step's layouts, each with its window, under the placement that the plan has now, all with rows in
-/// the faster order; the score of the new one if it is another.
+/// the faster order; the score of the new one if it is another, and whether every order was sought to its end.
 pub(crate) fn settle_rows(
     (instance, layout): (&mut Instance, &mut Layout),
     others: &mut [(Instance, Layout)],
     placement: &Placement,
     machine: &Machine,
-) -> Result<Option<Score>, SimulateError> {
-    let mut least;
-    (*layout, least) = in_fastest_order(machine, instance, placement, layout)?;
-    let mut score = None;
+    stop: &dyn Fn() -> bool,
+) -> Result<(Option<Score>, bool), SimulateError> {
+    let own = in_fastest_order(machine, instance, placement, layout, stop)?;
+    let (mut least, mut finished, mut score) = (own.time.seconds, own.finished, None);
+    *layout = own.layout;
     for (other, faster) in others {
-        let seconds;
-        (*faster, seconds) = in_fastest_order(machine, other, placement, faster)?;
-        if seconds < least {
-            least = seconds;
+        let ordered = in_fastest_order(machine, other, placement, faster, stop)?;
+        finished &= ordered.finished;
+        *faster = ordered.layout;
+        if ordered.time.seconds < least {
+            least = ordered.time.seconds;
             std::mem::swap(instance, other);
             std::mem::swap(layout, faster);
             score = Some(evaluate(instance, placement, layout).score);
         }
     }
-    Ok(score)
+    Ok((score, finished))
 }
 
 #[cfg(test)]
@@ -306,8 +308,9 @@ mod tests {
             let mut others = all.clone();
             let (mut instance, mut layout) = others.remove(first);
             let already = layout == used.1;
-            let found = settle_rows((&mut instance, &mut layout), &mut others, placement, &machine);
-            assert_eq!(found.expect("simulated"), (!already).then_some(score));
+            let found =
+                settle_rows((&mut instance, &mut layout), &mut others, placement, &machine, &|| false);
+            assert_eq!(found.expect("simulated"), ((!already).then_some(score), true));
             assert_eq!(layout, used.1);
             let mut rows: Vec<usize> = others.iter().map(|(_, layout)| layout.num_rows()).collect();
             rows.push(layout.num_rows());

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use routepack_arrange::{ArrangeOptions, arrange, spread_bins};
 use routepack_html::RowsPoint;
 use routepack_problem::{Batch, Instance, Layout, Score, evaluate};
-use routepack_simulate::{Cluster, Model, SimulateOptions, StepTime, simulate};
+use routepack_simulate::{Cluster, Model, SimulateOptions, StepTime, time_rows};
 use routepack_verify::{Plan, Verified, VerifyError, verify};
 
 use crate::SimulatedError;
-use crate::row_order::fastest_order;
+use crate::row_order::order_rows;
 
 /// The plan's own rows first, then up to `extra_rows` more in steps of the trainer's multiple; numbers that no layout fills
 /// and that an interleaved pipeline cannot run are left out. Once `stop` says so the curve ends, after the plan's own.
@@ -53,10 +53,9 @@ pub fn rows_curve(
                 let first = spread_bins(instance, &bins_of(instance, own), wanted)?;
                 arrange(instance, placement, &first, &arrange_options, plan.seed, stop, &mut |_| {})?.layout
             };
-            let step_time =
-                |layout: &Layout| simulate(instance, placement, layout, None, model, cluster, options);
-            let (found, step) = fastest_order(found, if own_rows { 1 } else { stages }, &step_time)?;
-            time += step;
+            let times = time_rows(instance, placement, &found, None, model, cluster, options)?;
+            let ordered = order_rows(&found, &times, if own_rows { 1 } else { stages }, stop);
+            time += ordered.time;
             score += joint_score(instance, evaluate(instance, placement, &found).score);
             rows += wanted as u64;
         }
