@@ -50,6 +50,7 @@ pub fn check_writable(path: &Path) -> Result<(), FormatError> {
     if path == Path::new("-") {
         return Ok(());
     }
+    check_folder(folder_of(path)).map_err(|why| FormatError::access(&name_of(path), "write", &why))?;
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => {
             Err(FormatError::access(&name_of(path), "write", &"it is a folder"))
@@ -60,6 +61,18 @@ pub fn check_writable(path: &Path) -> Result<(), FormatError> {
             end_of_links(path).map_or(Err(error), |target| try_folder(&target)).map_err(failed)
         }
         Err(error) => Err(failed(error)),
+    }
+}
+
+/// Refuses a folder that is not there, or is none.
+fn check_folder(folder: &Path) -> Result<(), String> {
+    match folder.metadata() {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(format!("{} is no folder", name_of(folder))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(format!("the folder {} is not there", name_of(folder)))
+        }
+        Err(error) => Err(format!("the folder {}: {error}", name_of(folder))),
     }
 }
 
