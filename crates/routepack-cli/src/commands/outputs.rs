@@ -1,5 +1,7 @@
 //! Outputs before any work: none replaces an input or another output, and all can be written.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 
 use routepack::formats;
@@ -26,18 +28,28 @@ pub(super) fn check_outputs(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Resu
 pub(super) fn check_distinct(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<(), Failure> {
     check_inputs(inputs)?;
     once(outputs, is_stdout, "the standard output already takes")?;
-    let mut seen: Vec<(&str, &Path, Place)> =
-        inputs.iter().filter_map(|&(name, path)| Some((name, path, place_of(path)?))).collect();
+    // Thousands of certificates: looked up, not compared with each other.
+    let mut taken: HashMap<Place, Named<'_>> = HashMap::new();
+    for &(name, path) in inputs {
+        if let Some(place) = place_of(path) {
+            taken.entry(place).or_insert((name, path));
+        }
+    }
     for &(name, path) in outputs {
         let Some(place) = place_of(path) else { continue };
-        if let Some((other, at, _)) = seen.iter().find(|(_, _, taken)| *taken == place) {
-            return Err(Failure::Input(format!(
-                "{name} {}: the same file as {other} {}; nothing was written",
-                path.display(),
-                at.display()
-            )));
+        match taken.entry(place) {
+            Entry::Vacant(free) => {
+                free.insert((name, path));
+            }
+            Entry::Occupied(taken) => {
+                let (other, at) = taken.get();
+                return Err(Failure::Input(format!(
+                    "{name} {}: the same file as {other} {}; nothing was written",
+                    path.display(),
+                    at.display()
+                )));
+            }
         }
-        seen.push((name, path, place));
     }
     Ok(())
 }
@@ -74,7 +86,7 @@ fn once(paths: &[Named<'_>], standard: fn(&Path) -> bool, already: &str) -> Resu
 }
 
 /// Where a path leads: a file by its number, whatever its names; else the name it would get.
-#[derive(PartialEq)]
+#[derive(PartialEq, Eq, Hash)]
 enum Place {
     #[cfg_attr(not(unix), allow(dead_code))]
     File(u64, u64),
