@@ -7,8 +7,8 @@ pub struct Sample {
     pub count: usize,
     /// Their mean.
     pub mean: f64,
-    /// Standard deviation, with n − 1 below; 0 for a single value.
-    pub sd: f64,
+    /// Standard deviation, with n − 1 below; a single value has none.
+    pub sd: Option<f64>,
 }
 
 impl Sample {
@@ -17,7 +17,7 @@ impl Sample {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let sd = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 };
+        let sd = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
         Self { count, mean, sd }
     }
 }
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        assert_eq!(Sample::of(&[1.0, 2.0, 3.0]), Sample { count: 3, mean: 2.0, sd: 1.0 });
-        assert_eq!(Sample::of(&[5.0]), Sample { count: 1, mean: 5.0, sd: 0.0 });
+        assert_eq!(Sample::of(&[1.0, 2.0, 3.0]), Sample { count: 3, mean: 2.0, sd: Some(1.0) });
+        assert_eq!(Sample::of(&[5.0]), Sample { count: 1, mean: 5.0, sd: None });
     }
 }

@@ -67,7 +67,7 @@ enum Command {
     Checkpoint(commands::checkpoint::Arguments),
     /// Make realistic windows and bin-packing instances.
     Generate(commands::generate::Arguments),
-    /// Run folders of published instances and keep a table.
+    /// Tables that take a while: bin-packing instances, trainers' packing rules beside ours, the paper's gains.
     Bench(commands::bench::Arguments),
     /// Print the JSON Schema of a file format.
     Schema(commands::schema::Arguments),

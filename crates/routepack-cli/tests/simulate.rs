@@ -107,17 +107,22 @@ fn what_cannot_be_simulated_is_named() {
     let (code, message) = refused(folder.path(), line);
     assert_eq!(code, Some(3));
     assert!(message.contains("topology.pp = 4, vpp = 1: model config.json has 1 layer"), "{message}");
-    let (_, message) = simulate("--model config.json --cluster h20 --exposed-gradients 1.5");
-    assert!(
-        message.starts_with("routepack: [simulate] exposed_gradients = 1.5: expected 0 to 1"),
-        "the window is not at fault: {message}"
-    );
+    for (rest, wrong) in [
+        ("--exposed-gradients 1.5", "exposed_gradients = 1.5: expected 0 to 1"),
+        ("--dispatch-bytes -2", "dispatch_bytes = -2: expected 1 to 8"),
+        ("--planning-seconds -1", "planning_seconds = -1: expected 0 to 10^6"),
+        ("--planning-seconds inf", "planning_seconds = inf: expected 0 to 10^6"),
+    ] {
+        let (_, message) = simulate(&format!("--model config.json --cluster h20 {rest}"));
+        let wrong = format!("routepack: options.{wrong}");
+        assert!(message.starts_with(&wrong), "the window is not at fault: {message}");
+    }
     fs::write(folder.path().join("config.json"), CONFIG.replace("qwen3_moe", "gpt2")).expect("written");
     let (_, message) = simulate("--model config.json --cluster h20");
     assert!(message.contains("config.json: model_type = \"gpt2\""), "{message}");
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn ctrl_c_ends_the_curve_with_the_rows_that_are_done() {
     use std::process::{Command, Stdio};
@@ -128,15 +133,14 @@ fn ctrl_c_ends_the_curve_with_the_rows_that_are_done() {
         run(folder.path(), "plan w.npz --job job.toml -q --deadline-ms 1000 -o plan.json").status.success()
     );
     let line = "simulate plan.json --window w.npz --model mixed-half-qwen3 --cluster h20 --extra-rows 50 --rows-curve c.csv";
-    let child = Command::new(env!("CARGO_BIN_EXE_routepack"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_routepack"))
         .current_dir(folder.path())
         .args(line.split_whitespace())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command starts");
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success());
+    shell::interrupt(&mut child);
     let output = child.wait_with_output().expect("ended");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let table = fs::read_to_string(folder.path().join("c.csv")).expect("written");

@@ -30,7 +30,7 @@ pub enum SimulateError {
         limit: String,
     },
     /// An option is out of range.
-    #[error("[simulate] {field} = {value}: expected {limit}")]
+    #[error("options.{field} = {value}: expected {limit}")]
     Option {
         /// The option.
         field: &'static str,

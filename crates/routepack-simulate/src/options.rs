@@ -11,13 +11,13 @@ use crate::SimulateError;
 pub struct SimulateOptions {
     /// Whether activations are recomputed in full: forward runs twice.
     pub recompute: bool,
-    /// Bytes of one number dispatched forward: 1 for FP8, 2 for BF16. All other exchanges are BF16.
+    /// Bytes of one number dispatched forward: 1 for FP8, 2 for BF16; 1 to 8. All other exchanges are BF16.
     pub dispatch_bytes: f64,
     /// Share of the exchange of gradients and weights that computation does not hide, 0 to 1.
     pub exposed_gradients: f64,
-    /// Bytes that move with one expert parameter: BF16 weight, FP32 master and two moments.
+    /// Bytes that move with one expert parameter: BF16 weight, FP32 master and two moments; 0 to 64.
     pub move_bytes: f64,
-    /// Seconds of planning that rollouts do not hide.
+    /// Seconds of planning that rollouts do not hide, 0 to 10^6.
     pub planning_seconds: f64,
 }
 
@@ -39,13 +39,13 @@ impl SimulateOptions {
     /// # Errors
     /// The option, its value and its limit.
     pub fn check(&self) -> Result<(), SimulateError> {
-        for (field, value, most, limit) in [
-            ("dispatch_bytes", self.dispatch_bytes, 8.0, "0 to 8"),
-            ("exposed_gradients", self.exposed_gradients, 1.0, "0 to 1"),
-            ("move_bytes", self.move_bytes, 64.0, "0 to 64"),
-            ("planning_seconds", self.planning_seconds, 1e6, "0 to 10^6"),
+        for (field, value, range, limit) in [
+            ("dispatch_bytes", self.dispatch_bytes, 1.0..=8.0, "1 to 8"),
+            ("exposed_gradients", self.exposed_gradients, 0.0..=1.0, "0 to 1"),
+            ("move_bytes", self.move_bytes, 0.0..=64.0, "0 to 64"),
+            ("planning_seconds", self.planning_seconds, 0.0..=1e6, "0 to 10^6"),
         ] {
-            if !(0.0..=most).contains(&value) {
+            if !range.contains(&value) {
                 return Err(SimulateError::Option { field, value: value.to_string(), limit });
             }
         }

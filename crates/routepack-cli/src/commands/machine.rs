@@ -25,11 +25,11 @@ pub(crate) struct RunArguments {
     /// Recompute activations in full: forward runs twice.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     recompute: Option<bool>,
-    /// Bytes of one number dispatched forward: 1 for FP8, 2 for BF16, which is usual.
-    #[arg(long)]
+    /// Bytes of one number dispatched forward, 1 to 8: 1 for FP8, 2 for BF16, which is usual.
+    #[arg(long, allow_negative_numbers = true)]
     dispatch_bytes: Option<f64>,
     /// Share of the exchange of gradients that computation does not hide, 0 to 1; usually 1.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     exposed_gradients: Option<f64>,
 }
 

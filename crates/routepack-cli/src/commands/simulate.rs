@@ -57,8 +57,8 @@ pub(crate) struct Arguments {
     /// Charge moving the experts from the plan's resident placement; from expert e in slot e where it names none.
     #[arg(long)]
     charge_moves: bool,
-    /// Seconds of planning that rollouts do not hide; charged to every arm. None by default.
-    #[arg(long)]
+    /// Seconds of planning that rollouts do not hide, 0 to 10^6; charged to every arm. None by default.
+    #[arg(long, allow_negative_numbers = true)]
     planning_seconds: Option<f64>,
     /// Also arrange up to this many rows more than the plan has, under its placement, and say what that is worth.
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -187,7 +187,7 @@ fn in_words(simulated: &Simulated, plan: &Plan, machine: &Machine) -> String {
 /// Tokens a second, mean and standard deviation over the steps.
 fn mean_and_sd(arm: &SimulatedArm) -> (String, String) {
     let Sample { mean, sd, .. } = Sample::of(&arm.step_tokens_per_second);
-    (format!("{mean:.0}"), format!("{sd:.0}"))
+    (format!("{mean:.0}"), sd.map_or_else(|| "–".to_owned(), |sd| format!("{sd:.0}")))
 }
 
 type Term = (&'static str, fn(&StepTime) -> f64);

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use routepack::problem::counted;
-use routepack_bench::{PAPER_CASES, PaperArm, PaperBench, PaperCase, PaperRecord, Table, bench_paper};
+use routepack_bench::{
+    PAPER_CASES, PaperArm, PaperBench, PaperCase, PaperRecord, Sample, Table, bench_paper,
+};
 
 use super::super::in_pool;
 use super::super::machine::ClusterArguments;
@@ -86,6 +88,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&texts.collect::<Vec<_>>().join("\n\n"))
 }
 
+/// Mean and standard deviation; the mean alone of a single window.
+fn with_sd(sample: Sample, mean: fn(f64) -> String, digits: usize) -> String {
+    let sd = sample.sd.map(|sd| format!(" ± {sd:.digits$}"));
+    format!("{}{}", mean(sample.mean), sd.unwrap_or_default())
+}
+
 fn in_words(case: &PaperCase, bench: &PaperBench, lines: &[PaperRecord]) -> String {
     let arms = bench.arms(case, lines);
     let Some(first) = arms.first() else { return format!("{}: no window yet", case.preset) };
@@ -93,10 +101,10 @@ fn in_words(case: &PaperCase, bench: &PaperBench, lines: &[PaperRecord]) -> Stri
     let gains = arms.iter().map(|arm| {
         vec![
             arm.name.to_owned(),
-            format!("{:.0} ± {:.0}", arm.tokens_per_second.mean, arm.tokens_per_second.sd),
-            format!("{:+.2} ± {:.2}", arm.gain.mean, arm.gain.sd),
+            with_sd(arm.tokens_per_second, |mean| format!("{mean:.0}"), 0),
+            with_sd(arm.gain, |mean| format!("{mean:+.2}"), 2),
             arm.stated.map_or_else(String::new, |stated| format!("{stated:+.2}")),
-            format!("{:+.2} ± {:.2}", arm.joint_score.mean, arm.joint_score.sd),
+            with_sd(arm.joint_score, |mean| format!("{mean:+.2}"), 2),
         ]
     });
     let names: Vec<&str> = std::iter::once("").chain(arms.iter().map(|arm| arm.name)).collect();
