@@ -205,7 +205,14 @@ class Page(unittest.TestCase):
         self.assertEqual(fill, step["tokens"]["padded"])
         tried = [(int(row[0]), float(row[1])) for row in tables.tables["step-0-rows-tried"][1:]]
         self.assertEqual(tried, [(tried["rows"], tried["seconds"]) for tried in step["rows_tried"]])
-        arms = {row[0]: row[-1] for row in tables.tables["arms"]}
+        arms = {row[0]: row[1] for row in tables.tables["arms"]}
+        self.assertEqual(arms["figure"], "routepack", "beside the figures' names, in view on any screen")
+        simulated = [row for row in tables.tables["arms"] if row[0] == "tokens/s, simulated"][0]
+        against = [row for row in tables.tables["arms"] if row[0] == "tokens/s against baseline, %"][0]
+        used = next(tried["seconds"] for tried in step["rows_tried"] if tried["rows"] == step["rows"])
+        self.assertEqual(float(simulated[1]), round(step["totals"]["raw"] / used))
+        gain = 100 * (float(simulated[1]) / float(simulated[2]) - 1)
+        self.assertAlmostEqual(float(against[1]), gain, delta=0.02)
         self.assertEqual(arms["joint score"], costs[step["shard_cost"].index(max(step["shard_cost"]))])
         self.assertEqual(arms["rows"], str(step["rows"]))
         moved = sum(int(cell) for row in tables.tables["moves"][1:] for cell in row[1:])

@@ -171,8 +171,8 @@ impl WindowArms {
         let quantities: [Quantity; 7] = [
             ("rows", |arm| Some(arm.figures.as_ref().ok()?.rows as f64)),
             ("attention", |arm| Some(arm.figures.as_ref().ok()?.attention_cost)),
-            ("peak sum", |arm| Some(arm.figures.as_ref().ok()?.peak_sum as f64)),
-            ("worst peak", |arm| Some(arm.figures.as_ref().ok()?.worst_peak as f64)),
+            ("peak sum", |arm| Some(arm.figures.as_ref().ok()?.peak_sum? as f64)),
+            ("worst peak", |arm| Some(arm.figures.as_ref().ok()?.worst_peak? as f64)),
             ("joint score", |arm| Some(arm.figures.as_ref().ok()?.joint_score)),
             ("step seconds", |arm| arm.step_seconds),
             ("planning seconds", |arm| Some(arm.net_planning_seconds)),

@@ -17,10 +17,10 @@ pub struct ArmFigures {
     pub largest_cell: u64,
     /// Σ over rows and shards of the slowest slot's attention.
     pub attention_cost: f64,
-    /// Σ over rows, shards and layers of the busiest rank, routed rows.
-    pub peak_sum: u64,
+    /// Σ over rows, shards and layers of the busiest rank, routed rows; nothing without recorded routes.
+    pub peak_sum: Option<u64>,
     /// The largest of these.
-    pub worst_peak: u64,
+    pub worst_peak: Option<u64>,
     /// Cost of the slowest shard.
     pub joint_score: f64,
 }
@@ -43,8 +43,10 @@ pub(crate) fn measure(instances: &[Instance], placement: &Placement, layouts: &[
         sum.over_cap += tokens.iter().filter(|&&tokens| tokens > limit).count() as u64;
         sum.largest_cell = tokens.into_iter().fold(sum.largest_cell, u64::max);
         sum.attention_cost += evaluation.attention.iter().sum::<u64>() as f64 / unit;
-        sum.peak_sum += evaluation.peaks.iter().sum::<u64>();
-        sum.worst_peak = evaluation.peaks.iter().copied().fold(sum.worst_peak, u64::max);
+        if let Some(&worst) = evaluation.peaks.iter().max() {
+            sum.peak_sum = Some(sum.peak_sum.unwrap_or(0) + evaluation.peaks.iter().sum::<u64>());
+            sum.worst_peak = sum.worst_peak.max(Some(worst));
+        }
         sum.joint_score += evaluation.score.worst_shard as f64 / unit;
     }
     sum

@@ -48,6 +48,17 @@ fn pages_of_odd_windows_hold_no_script_and_no_missing_number() {
         let said = answer(folder.path(), "report plan.json --window w.json");
         assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
         assert!(said.contains("fullest cell, tokens ") && said.contains('█'), "{said}");
+        // Without routes nothing is known of experts: no figure, least of all a perfect one.
+        let routed = window.contains("expert_counts");
+        assert_ne!(said.contains("no routes recorded: attention alone is charged"), routed, "{said}");
+        assert_ne!(page.contains("<dt>Routes</dt><dd>none recorded"), routed, "{window}");
+        assert_eq!(page.contains(">experts</text>"), routed, "a legend of what is not known: {window}");
+        for figure in
+            ["CV of rank", "peak sum, ", "worst peak, ", "balance ", "routed rows of the busiest rank"]
+        {
+            let line = said.lines().find(|line| line.starts_with(figure)).expect("a figure");
+            assert_ne!(line.ends_with('–'), routed, "{line}");
+        }
     }
 }
 
@@ -129,6 +140,8 @@ fn tables_of_another_plan_are_refused() {
     change("r1.csv", "r-less.csv", &|text| without(text, &format!("{own},")));
     let score = rows.lines().nth(1).and_then(|line| line.split(',').nth(4)).expect("a score").to_owned();
     change("r1.csv", "r-score.csv", &|text| text.replace(&score, "1.5"));
+    let seconds = rows.lines().nth(1).and_then(|line| line.split(',').nth(1)).expect("seconds").to_owned();
+    change("r1.csv", "r-time.csv", &|text| text.replace(&seconds, "1.25"));
     let report =
         |rest: &str| run(folder.path(), &format!("report p1.json --window w1.json --html page.html {rest}"));
     let good = report("--trace t1.csv --curve m1.csv --rows-curve r1.csv");
@@ -141,6 +154,7 @@ fn tables_of_another_plan_are_refused() {
         ("--rows-curve r-two.csv", "r-two.csv: of two machines: "),
         ("--rows-curve r-less.csv", "r-less.csv: no line of the plan's "),
         ("--rows-curve r-score.csv", "joint_score = 1.5, the plan's is "),
+        ("--rows-curve r-time.csv", "rows: seconds = 1.25, tokens_per_second = "),
         ("--curve m2.csv", "m2.csv: of another window, placement or number of ranks: layer 0: peak = "),
         ("--curve m4.csv", "m4.csv: of another window, placement or number of ranks: layer 0: peak = "),
         ("--curve m-less.csv", "m-less.csv: layer 1, method greedy: no line without moves"),
@@ -229,8 +243,19 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         ("--window w.json --html p.html --rows-curve none.csv", 3, "none.csv: a table without lines"),
         ("--window w.json --html p.html --trace no.csv", 4, "no.csv"),
         ("--window w.json --trace bad.csv", 2, "--html"),
-        ("--window w.json --html no/p.html", 4, "no/p.html"),
-        ("--window w.json --svg w.json/pictures", 4, "w.json/pictures"),
+        ("--window w.json --html no/p.html", 4, "no/p.html: cannot write: the folder no is not there\n"),
+        ("--window w.json --html w.json/p.html", 4, "w.json/p.html: cannot write: w.json is no folder\n"),
+        (
+            "--window w.json --html no/p.html --svg pictures",
+            4,
+            "no/p.html: cannot write: the folder no is not",
+        ),
+        ("--window w.json --svg w.json", 4, "--svg w.json: it is a file, expected a folder\n"),
+        (
+            "--window w.json --svg w.json/pictures",
+            4,
+            "--svg w.json/pictures: cannot make the folder: w.json is a file\n",
+        ),
     ] {
         let output = run(folder.path(), &format!("report plan.json {rest}"));
         let said = String::from_utf8(output.stderr).expect("text");

@@ -149,17 +149,26 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
         families: 9 - rung,
         plan_sha256: String::new(),
     };
-    let trace = [at(1, 0, f64::INFINITY), at(1, 1, 4.0), at(1, 2, 2.0)];
-    let drawn = annealing(&trace);
+    let mut trace = [at(1, 0, f64::INFINITY), at(1, 1, 4.0), at(1, 2, 2.0)];
+    trace[1].best = 1.0;
+    // In a unit of 2, above the 1.5 of the start.
+    let drawn = annealing(&trace, 2.0);
     assert_eq!(
         drawn[0].numbers.rows[1],
-        ["1", "1", "1", "1.5", "2", "4.25"],
+        ["1", "1", "1", "-0.250000", "0.250000", "1.375000"],
         "best, median and worst energies"
     );
-    assert_eq!(column(&drawn[1], 3), ["inf", "4", "2"]);
+    assert_eq!(column(&drawn[1], 3), ["inf", "2.000e0", "1.000e0"]);
     assert_eq!(column(&drawn[2], 3), ["9", "8", "7"]);
     // Another search begins a line of its own, and says so.
-    let twice = annealing(&[at(1, 0, 4.0), at(1, 1, 2.0), at(2, 0, 4.0), at(2, 1, 2.0)]);
+    let mut second = at(2, 0, 4.0);
+    second.best = -7.5;
+    let twice = annealing(&[at(1, 0, 4.0), at(1, 1, 2.0), second, at(2, 1, 2.0)], 1.0);
+    assert_eq!(
+        column(&twice[0], 3),
+        ["0.000000", "0.000000", "0.000000", "9.000000"],
+        "each above its own start"
+    );
     let families = &twice[2];
     let line = families
         .svg()

@@ -6,7 +6,7 @@ use routepack_html::{
     MovePoint, Picture, RowsLine, RowsPoint, TracePoint, annealing, rows_curve_picture, trade_off_curve,
 };
 use routepack_problem::{Batch, Placement};
-use routepack_verify::{Plan, VerifyError};
+use routepack_verify::{Figures, Plan, VerifyError};
 use thiserror::Error;
 
 /// Most methods that a curve of moves is drawn for.
@@ -62,25 +62,25 @@ pub enum HtmlReportError {
 
 impl Beside {
     /// Refuses tables of other plans: traces and curves of rows name theirs, and in a curve of moves the layers without a
-    /// move must have the peaks of the window under the placement `before` the plan's.
+    /// move must have the peaks of the window under the placement `before` the plan's; `figures` are the plan's.
     pub(crate) fn check(
         &self,
         plan: &Plan,
         batch: &Batch,
         before: &Placement,
-        joint_score: f64,
+        figures: &Figures,
     ) -> Result<(), HtmlReportError> {
         let of = |table: BesideTable| move |why: String| HtmlReportError::Beside { table, why };
         check_trace(&self.trace, plan).map_err(of(BesideTable::Trace))?;
         check_moves(&self.moves, batch, before).map_err(of(BesideTable::Moves))?;
-        check_rows(&self.rows, plan, joint_score).map_err(of(BesideTable::Rows))
+        check_rows(&self.rows, plan, figures).map_err(of(BesideTable::Rows))
     }
 
-    /// The pictures of what is there.
-    pub(crate) fn pictures(&self) -> Vec<Picture> {
+    /// The pictures of what is there; `unit` is S·C, the divisor of the paper's unit.
+    pub(crate) fn pictures(&self, unit: f64) -> Vec<Picture> {
         let mut pictures = Vec::new();
         if !self.trace.is_empty() {
-            pictures.extend(annealing(&self.trace));
+            pictures.extend(annealing(&self.trace, unit));
         }
         if !self.moves.is_empty() {
             pictures.push(trade_off_curve(&self.moves));
@@ -111,20 +111,29 @@ fn check_trace(points: &[TracePoint], plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-fn check_rows(lines: &[RowsLine], plan: &Plan, joint_score: f64) -> Result<(), String> {
+fn check_rows(lines: &[RowsLine], plan: &Plan, figures: &Figures) -> Result<(), String> {
     let Some(first) = lines.first() else { return Ok(()) };
     for line in lines {
         check_plan(&line.plan_sha256, plan)?;
         if line.machine != first.machine {
             return Err(format!("of two machines: {}, {}", first.machine, line.machine));
         }
+        // Every number of rows trains the same tokens.
+        let (tokens, found) = (figures.tokens.raw as f64, line.seconds * line.tokens_per_second);
+        if (found - tokens).abs() > 1e-9 * tokens {
+            let RowsLine { rows, seconds, tokens_per_second, .. } = line;
+            return Err(format!(
+                "{rows} rows: seconds = {seconds}, tokens_per_second = {tokens_per_second}: together {found:.0} tokens, \
+                 the plan trains {tokens}"
+            ));
+        }
     }
     let own: u64 = plan.steps.iter().map(|step| step.rows).sum();
     let Some(line) = lines.iter().find(|line| line.rows == own) else {
         return Err(format!("no line of the plan's {own} rows"));
     };
-    if (line.joint_score - joint_score).abs() > 1e-9 * joint_score.abs() {
-        let found = line.joint_score;
+    let (found, joint_score) = (line.joint_score, figures.joint_score);
+    if (found - joint_score).abs() > 1e-9 * joint_score.abs() {
         return Err(format!("{own} rows: joint_score = {found}, the plan's is {joint_score}"));
     }
     Ok(())
@@ -143,18 +152,12 @@ fn check_moves(points: &[MovePoint], batch: &Batch, before: &Placement) -> Resul
     if methods.len() > METHODS {
         return Err(format!("{} methods: at most {METHODS} are drawn", methods.len()));
     }
-    let [samples, parts, layers, experts] = counts.shape();
+    let layers = counts.layers();
     if let Some(point) = points.iter().find(|point| point.layer as usize >= layers) {
         return Err(format!("of another window: layer = {}, expected 0 to {}", point.layer, layers - 1));
     }
-    for layer in 0..layers {
-        let mut ranks = vec![0u64; before.num_ranks()];
-        for (sample, part) in (0..samples).flat_map(|sample| (0..parts).map(move |part| (sample, part))) {
-            for (expert, &count) in (0..experts).zip(counts.of(sample, part, layer)) {
-                ranks[before.rank_of(layer, expert)] += u64::from(count);
-            }
-        }
-        let peak = ranks.into_iter().max().unwrap_or(0);
+    for (layer, loads) in counts.loads().iter().enumerate() {
+        let peak = before.peak(layer, loads);
         for method in &methods {
             let stay = |point: &&MovePoint| {
                 (point.layer as usize, point.moved, point.method.as_str()) == (layer, 0, *method)

@@ -32,16 +32,16 @@ pub fn html_report(plan: &Plan, batch: &Arc<Batch>, beside: &Beside) -> Result<H
     let verified = verify(plan, batch)?;
     let report = report_of(plan, &verified)?;
     let before = placement_before(plan, &verified)?;
-    let joint_score = report.arms.last().map_or(0.0, |ours| ours.figures.joint_score);
-    beside.check(plan, batch, &before, joint_score)?;
+    let ours = report.arms.last().expect("the plan is always an arm");
+    beside.check(plan, batch, &before, &ours.figures)?;
     let mut sections = sections(plan, &verified, &report, &before)?;
-    let more = beside.pictures();
+    let more = beside.pictures(ours.figures.unit as f64);
     if !more.is_empty() {
         sections.push(("How it was found".to_owned(), more));
     }
     let svgs = sections.iter().flat_map(|(_, pictures)| pictures);
     let svgs = svgs.map(|picture| (picture.id.clone(), picture.svg())).collect();
-    let (header, rows) = report.table();
+    let (header, rows) = report.page_table();
     let tables = [("Beside reference arms".to_owned(), NumberTable { header, rows })];
     let html = page(&Page {
         title: &format!("RoutePack plan {}", plan.sha256.get(..8).unwrap_or(&plan.sha256)),
@@ -140,6 +140,13 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
         ("Gap under this placement", percent(ours.figures.gap_to_placement)),
         ("Gap to any placement", percent(ours.gap)),
     ]);
+    if !report.has_routes() {
+        let why = "none recorded: attention alone is charged, and nothing is known of experts";
+        facts.push(("Routes", why.to_owned()));
+    }
+    if let Some(machine) = plan.machine.as_ref().filter(|_| report.is_simulated()) {
+        facts.push(("Tokens/s", format!("{}, simulated", machine.in_words())));
+    }
     if plan.estimate {
         facts
             .push(("Estimate", "expert figures: routes were divided evenly over parts of a slot".to_owned()));

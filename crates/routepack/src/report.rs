@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use routepack_html::RowsPoint;
 use routepack_problem::Batch;
+use routepack_simulate::StepTime;
 use routepack_verify::{Figures, Plan, Verified, VerifyError, verify};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,28 +26,35 @@ pub struct Arm {
     pub own_rows: bool,
     /// (joint score − placement-free bound)/joint score.
     pub gap: f64,
+    /// Raw tokens a second of this very layout, simulated on the machine of the plan's job; absent where it names none, no
+    /// routes were recorded, or an interleaved pipeline cannot run these rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second: Option<f64>,
     /// Figures, summed over the steps.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// A figure of an arm: name with its unit, value as text.
-pub type ArmFigure = (&'static str, fn(&Arm) -> String);
+/// A figure of an arm: name with its unit, value as text; none where the window or the job tells nothing about it.
+pub type ArmFigure = (&'static str, fn(&Arm) -> Option<String>);
 
 /// The figures of the table of arms.
 pub const ARM_FIGURES: [ArmFigure; 11] = [
-    ("placement", |arm| placement_in_words(&arm.placement).to_owned()),
-    ("rows", |arm| arm.figures.rows.to_string()),
-    ("CV of rank loads", |arm| format!("{:.5}", arm.figures.cv)),
-    ("peak sum, routed rows", |arm| arm.figures.peak_sum.to_string()),
-    ("worst peak, routed rows", |arm| arm.figures.worst_peak.to_string()),
-    ("balance efficiency", |arm| format!("{:.4}", arm.figures.balance_efficiency)),
-    ("attention cost", |arm| format!("{:.4}", arm.figures.attention_cost)),
-    ("joint score", |arm| format!("{:.4}", arm.figures.joint_score)),
-    ("gap to its placement, %", |arm| format!("{:.3}", 100.0 * arm.figures.gap_to_placement)),
-    ("gap to any placement, %", |arm| format!("{:.3}", 100.0 * arm.gap)),
-    ("busiest rank's rows", |arm| arm.figures.busiest_rank_rows.to_string()),
+    ("placement", |arm| Some(placement_in_words(&arm.placement).to_owned())),
+    ("rows", |arm| Some(arm.figures.rows.to_string())),
+    ("CV of rank loads", |arm| arm.of_routes(|figures| format!("{:.5}", figures.cv))),
+    ("peak sum, routed rows", |arm| arm.of_routes(|figures| figures.peak_sum.to_string())),
+    ("worst peak, routed rows", |arm| arm.of_routes(|figures| figures.worst_peak.to_string())),
+    ("balance efficiency", |arm| arm.of_routes(|figures| format!("{:.4}", figures.balance_efficiency))),
+    ("attention cost (all shards)", |arm| Some(format!("{:.4}", arm.figures.attention_cost))),
+    ("joint score", |arm| Some(format!("{:.4}", arm.figures.joint_score))),
+    ("gap to its placement, %", |arm| Some(format!("{:.3}", 100.0 * arm.figures.gap_to_placement))),
+    ("gap to any placement, %", |arm| Some(format!("{:.3}", 100.0 * arm.gap))),
+    ("routed rows of the busiest rank", |arm| arm.of_routes(|figures| figures.busiest_rank_rows.to_string())),
 ];
+
+/// The figure of simulated arms.
+const SPEED: ArmFigure = ("tokens/s, simulated", |arm| Some(format!("{:.0}", arm.tokens_per_second?)));
 
 /// A plan's figures beside those of the reference arms, all recomputed from the window.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -89,9 +97,19 @@ pub(crate) fn report_of(plan: &Plan, verified: &Verified) -> Result<Report, Veri
         rows_tried: rows_tried(plan, verified)?,
         rows_proved: plan.steps.iter().map(|step| step.rows_proved).collect(),
         estimate: plan.estimate,
-        arms: best.map(Arm::from).collect(),
+        arms: best.map(|arm| Arm::of(arm, plan, verified)).collect(),
         without,
     })
+}
+
+/// Raw tokens a second of an arm on the machine of the plan's job.
+fn tokens_per_second(arm: &PlacedArm, plan: &Plan, verified: &Verified) -> Option<f64> {
+    let (machine, placement) = (plan.machine.as_ref()?, arm.placement.as_ref()?);
+    let mut time = StepTime::default();
+    for (instance, layout) in verified.instances.iter().zip(&arm.layouts) {
+        time += machine.step_time(instance, placement, layout).ok()?;
+    }
+    Some(time.tokens_per_second())
 }
 
 /// Whose placement an arm has, as tables say it.
@@ -104,20 +122,73 @@ pub fn placement_in_words(placement: &str) -> &str {
 }
 
 impl Report {
+    /// Whether the window has recorded routes: without, no figure of experts is known.
+    pub fn has_routes(&self) -> bool {
+        self.arms.iter().any(Arm::has_routes)
+    }
+
+    /// Whether the arms are simulated: the plan's job names a machine that can run them.
+    pub fn is_simulated(&self) -> bool {
+        self.arms.iter().any(|arm| arm.tokens_per_second.is_some())
+    }
+
     /// The table of arms, an arm a column: titles, then a line a figure with its name in front.
     pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
-        let names = self.arms.iter().map(|arm| arm.name.clone());
-        let figures = ARM_FIGURES.iter().map(|(name, figure)| {
-            std::iter::once((*name).to_owned()).chain(self.arms.iter().map(figure)).collect()
+        self.table_of(&self.arms.iter().collect::<Vec<_>>())
+    }
+
+    /// The same for a page that shows only the first columns of it: the plan stands before the arms, and differences from
+    /// the baseline below.
+    pub fn page_table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let Some((ours, others)) = self.arms.split_last() else { return (Vec::new(), Vec::new()) };
+        let arms: Vec<&Arm> = std::iter::once(ours).chain(others).collect();
+        let (header, mut lines) = self.table_of(&arms);
+        let Some(baseline) = others.iter().find(|arm| arm.name == "baseline") else { return (header, lines) };
+        let percent = |name: &str, value: fn(&Arm) -> Option<f64>| {
+            let against = |arm: &&Arm| {
+                let ratio = value(arm).zip(value(baseline)).map(|(value, base)| value / base);
+                ratio.map_or_else(none, |ratio| format!("{:+.2}", 100.0 * (ratio - 1.0)))
+            };
+            std::iter::once(name.to_owned()).chain(arms.iter().map(against)).collect()
+        };
+        lines.push(percent("joint score against baseline, %", |arm| Some(arm.figures.joint_score)));
+        if self.is_simulated() {
+            lines.push(percent("tokens/s against baseline, %", |arm| arm.tokens_per_second));
+        }
+        (header, lines)
+    }
+
+    fn table_of(&self, arms: &[&Arm]) -> (Vec<String>, Vec<Vec<String>>) {
+        let names = arms.iter().map(|arm| arm.name.clone());
+        let figures = ARM_FIGURES.into_iter().chain(self.is_simulated().then_some(SPEED));
+        let figures = figures.map(|(name, figure)| {
+            let cells = arms.iter().map(|arm| figure(arm).unwrap_or_else(none));
+            std::iter::once(name.to_owned()).chain(cells).collect()
         });
         (std::iter::once("figure".to_owned()).chain(names).collect(), figures.collect())
     }
 }
 
-impl From<PlacedArm> for Arm {
-    fn from(arm: PlacedArm) -> Self {
+/// What stands where nothing is known.
+fn none() -> String {
+    "–".to_owned()
+}
+
+impl Arm {
+    fn of(arm: PlacedArm, plan: &Plan, verified: &Verified) -> Self {
+        let tokens_per_second = tokens_per_second(&arm, plan, verified);
         let PlacedArm { name, about, placed, own_rows, figures, .. } = arm;
         let (name, about, placement) = (name.to_owned(), about.to_owned(), placed.to_owned());
-        Self { name, about, placement, own_rows, gap: figures.gap_to_free, figures }
+        Self { name, about, placement, own_rows, gap: figures.gap_to_free, tokens_per_second, figures }
+    }
+
+    /// Whether the window has recorded routes.
+    pub fn has_routes(&self) -> bool {
+        !self.figures.rank_loads.is_empty()
+    }
+
+    /// A figure of experts, where routes were recorded.
+    fn of_routes(&self, figure: fn(&Figures) -> String) -> Option<String> {
+        self.has_routes().then(|| figure(&self.figures))
     }
 }

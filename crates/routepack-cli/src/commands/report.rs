@@ -61,9 +61,9 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let html = given(&[("--html", &arguments.html)]);
+    arguments.svg.as_deref().map_or(Ok(()), check_folder)?;
     // The folder of the pictures is made later, and may be that of the page.
-    let made_later = arguments.svg.as_ref().is_some_and(|folder| !folder.exists());
-    let check = if made_later { check_distinct } else { check_outputs };
+    let check = if page_waits_for_folder(arguments) { check_distinct } else { check_outputs };
     check(&inputs(arguments), &html)?;
     check_json(arguments.json, &html)?;
     let plan = formats::read_plan(&arguments.plan)?;
@@ -100,6 +100,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         true => print_json(&report),
         false => print(&in_words(&report, &plan)),
     }
+}
+
+/// Refuses a folder that cannot be made for what stands in its way.
+fn check_folder(folder: &Path) -> Result<(), Failure> {
+    let there = folder.ancestors().find(|place| place.exists());
+    match there.filter(|place| !place.is_dir()) {
+        None => Ok(()),
+        Some(place) if place == folder => {
+            Err(Failure::File(format!("--svg {}: it is a file, expected a folder", folder.display())))
+        }
+        Some(place) => {
+            let (folder, place) = (folder.display(), place.display());
+            Err(Failure::File(format!("--svg {folder}: cannot make the folder: {place} is a file")))
+        }
+    }
+}
+
+/// Whether the page goes where only the folder of the pictures will lead.
+fn page_waits_for_folder(arguments: &Arguments) -> bool {
+    let (Some(page), Some(folder)) = (&arguments.html, &arguments.svg) else { return false };
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (page, folder) = (whole(page), whole(folder));
+    page.parent().is_some_and(|home| !home.exists() && folder.starts_with(home))
 }
 
 fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
@@ -164,6 +187,11 @@ fn in_words(report: &Report, plan: &Plan) -> String {
         lines
             .push("expert figures are estimates: routes were divided evenly over parts of a slot".to_owned());
     }
+    if !report.has_routes() {
+        lines.push("no routes recorded: attention alone is charged, nothing is known of experts".to_owned());
+    }
+    let simulated = plan.machine.as_ref().filter(|_| report.is_simulated());
+    lines.extend(simulated.map(|machine| format!("tokens/s: {}", machine.in_words())));
     let (titles, figures) = report.table();
     let titles: Vec<&str> = std::iter::once("").chain(titles[1..].iter().map(String::as_str)).collect();
     let arms = table::render(&titles, &figures);
@@ -215,18 +243,21 @@ fn pictures(ours: &Arm, plan: &Plan) -> Vec<String> {
 
 type Quantity = (&'static str, fn(&Arm) -> f64);
 
+/// How much more the plan has of every quantity, in percent; nothing is known where the other has none of it.
 fn difference_rows(ours: &Arm, others: &[Arm]) -> Vec<Vec<String>> {
-    let quantities: [Quantity; 4] = [
+    let quantities: [Quantity; 5] = [
         ("peak sum", |arm| arm.figures.peak_sum as f64),
         ("worst peak", |arm| arm.figures.worst_peak as f64),
-        ("attention cost", |arm| arm.figures.attention_cost),
+        ("attention cost (all shards)", |arm| arm.figures.attention_cost),
         ("joint score", |arm| arm.figures.joint_score),
+        ("tokens/s, simulated", |arm| arm.tokens_per_second.unwrap_or(0.0)),
     ];
     let percent = |ours: f64, other: f64| {
         if other == 0.0 { "–".to_owned() } else { format!("{:+.2}", 100.0 * (ours / other - 1.0)) }
     };
-    quantities
-        .iter()
+    let known =
+        quantities.iter().filter(|(name, quantity)| *name != "tokens/s, simulated" || quantity(ours) > 0.0);
+    known
         .map(|(name, quantity)| {
             let differences = others.iter().map(|other| percent(quantity(ours), quantity(other)));
             std::iter::once((*name).to_owned()).chain(differences).collect()

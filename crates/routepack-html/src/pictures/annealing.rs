@@ -55,8 +55,36 @@ impl TracePoint {
 
 type Series = (&'static str, fn(&TracePoint) -> f64);
 
+/// A value as a table has it.
+type Text = fn(f64) -> String;
+
+/// The trace in the paper's unit, energies above the best one at the first temperature of their search: each search has a
+/// reference of its own, so nothing else can be compared.
+fn in_paper_unit(trace: &[TracePoint], unit: f64) -> Vec<TracePoint> {
+    let mut start = 0.0;
+    let mut before = None;
+    let of_point = |point: &TracePoint| {
+        if before.replace((point.step, point.search)) != Some((point.step, point.search)) {
+            start = point.best;
+        }
+        let above_start = |energy: f64| (energy - start) / unit;
+        TracePoint {
+            temperature: point.temperature / unit,
+            best: above_start(point.best),
+            median: above_start(point.median),
+            worst: above_start(point.worst),
+            spread: point.spread / unit,
+            ..point.clone()
+        }
+    };
+    trace.iter().map(of_point).collect()
+}
+
 /// Energies, their spread, the temperature, and the families, in the order of the file; searches stand side by side.
-pub fn annealing(trace: &[TracePoint]) -> Vec<Picture> {
+///
+/// `unit`: S·C, the divisor of the paper's unit.
+pub fn annealing(trace: &[TracePoint], unit: f64) -> Vec<Picture> {
+    let trace = &in_paper_unit(trace, unit)[..];
     let begins =
         |at: &usize| (trace[at - 1].step, trace[at - 1].search) != (trace[*at].step, trace[*at].search);
     let breaks: Vec<f64> = (1..trace.len()).filter(begins).map(|at| at as f64).collect();
@@ -64,7 +92,7 @@ pub fn annealing(trace: &[TracePoint]) -> Vec<Picture> {
         0 => String::new(),
         more => format!(" {} searches, one after another, each from its own hottest temperature.", more + 1),
     };
-    let picture = |id: &str, title: &str, y_label: &str, caption: &str, series: &[Series], scale: Scale| {
+    let picture = |[id, title, y_label, caption]: [&str; 4], series: &[Series], scale: Scale, text: Text| {
         let points: Vec<Vec<(f64, f64)>> = series
             .iter()
             .map(|(_, value)| {
@@ -84,7 +112,7 @@ pub fn annealing(trace: &[TracePoint]) -> Vec<Picture> {
             scale,
         });
         let rows = trace.iter().map(|point| {
-            let values = series.iter().map(|(_, value)| value(point).to_string());
+            let values = series.iter().map(|(_, value)| text(value(point)));
             [point.step.to_string(), point.search.to_string(), point.rung.to_string()]
                 .into_iter()
                 .chain(values)
@@ -103,28 +131,40 @@ pub fn annealing(trace: &[TracePoint]) -> Vec<Picture> {
     };
     vec![
         picture(
-            "annealing-energy",
-            "Energies while annealing",
-            "energy (cost scaled as in the search)",
-            "Best, median and worst of the population after its sweeps at each temperature.",
+            [
+                "annealing-energy",
+                "Energies while annealing",
+                "energy above the search's start (unit of the paper)",
+                "Best, median and worst of the population after its sweeps at each temperature, less the best at the first: \
+                 below 0 is gained.",
+            ],
             &[("best", |point| point.best), ("median", |point| point.median), ("worst", |point| point.worst)],
             Scale::Fitted,
+            |energy| format!("{energy:.6}"),
         ),
         picture(
-            "annealing-temperature",
-            "Temperature and spread while annealing",
-            "energy (cost scaled as in the search)",
-            "The spread of the population's energies should fall with the temperature: where it stands, the search is frozen.",
+            [
+                "annealing-temperature",
+                "Temperature and spread while annealing",
+                "energy (unit of the paper)",
+                "The spread of the population's energies should fall with the temperature: where it stands, the search is \
+                 frozen.",
+            ],
             &[("temperature", |point| point.temperature), ("spread (sd)", |point| point.spread)],
             Scale::Powers,
+            |energy| format!("{energy:.3e}"),
         ),
         picture(
-            "annealing-families",
-            "Families while annealing",
-            "families left",
-            "Replicas with one ancestor are a family. Few families early mean that the population has forgotten its seeds.",
+            [
+                "annealing-families",
+                "Families while annealing",
+                "families left",
+                "Replicas with one ancestor are a family. Few families early mean that the population has forgotten its \
+                 seeds.",
+            ],
             &[("families", |point| f64::from(point.families))],
             Scale::FromZero,
+            |families| families.to_string(),
         ),
     ]
 }

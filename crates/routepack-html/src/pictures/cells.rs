@@ -46,8 +46,8 @@ pub(super) fn cell_costs(drawn: &Drawn<'_>) -> Picture {
     Picture {
         id: drawn.id("cells"),
         title: title.to_owned(),
-        caption: "All slots of a shard wait for the framed one: the more even a row's colour, the less they wait. Unit of \
-                  the paper: cost over scale and capacity."
+        caption: "All slots of a shard wait for the framed one: the more even a row's colour, the less they wait. One scale \
+                  of colour for all rows. Unit of the paper: cost over scale and capacity."
             .to_owned(),
         drawing,
         numbers: NumberTable { header: header.collect(), rows: rows.collect() },
@@ -59,10 +59,8 @@ pub(super) fn row_costs(drawn: &Drawn<'_>) -> Picture {
     let evaluation = &drawn.evaluation;
     let blocks: Vec<(u64, u64)> =
         evaluation.attention.iter().copied().zip(evaluation.expert.iter().copied()).collect();
-    let values: Vec<Vec<f64>> = blocks
-        .iter()
-        .map(|&(attention, expert)| vec![attention as f64 / drawn.unit, expert as f64 / drawn.unit])
-        .collect();
+    let values: Vec<Vec<f64>> =
+        blocks.iter().map(|&(attention, expert)| drawn.values(attention, expert)).collect();
     let title = "Cost of every row";
     let name = |block: usize| {
         let (row, shard) = (block / evaluation.num_shards, block % evaluation.num_shards);
@@ -70,7 +68,7 @@ pub(super) fn row_costs(drawn: &Drawn<'_>) -> Picture {
     };
     let words = |block: usize| {
         let (attention, expert) = blocks[block];
-        format!("{}: attention {}, experts {}", name(block), drawn.cost(attention), drawn.cost(expert))
+        format!("{}: {}", name(block), drawn.words(attention, expert))
     };
     let blocks_label = format!("row × {} shards: row 0's shards, row 1's, and so on", evaluation.num_shards);
     let drawing = bars(&Bars {
@@ -78,19 +76,21 @@ pub(super) fn row_costs(drawn: &Drawn<'_>) -> Picture {
         x_label: if evaluation.num_shards == 1 { "row" } else { &blocks_label },
         y_label: "cost (unit of the paper)",
         places: (-0.5, 1.0),
-        parts: &["attention", "experts"],
+        parts: drawn.parts(),
         values: &values,
         limit: None,
         words: &words,
     });
     let rows = blocks.iter().enumerate().map(|(block, &(attention, expert))| {
-        vec![name(block), drawn.cost(attention), drawn.cost(expert), drawn.cost(attention + expert)]
+        std::iter::once(name(block)).chain(drawn.texts(attention, expert)).collect()
     });
     Picture {
         id: drawn.id("rows"),
         title: title.to_owned(),
-        caption: "What a row takes on a shard: attention of its slowest slot plus, layer by layer, the busiest expert rank."
-            .to_owned(),
+        caption: format!(
+            "What a row takes on a shard: attention of its slowest slot plus, layer by layer, the busiest expert rank.{}",
+            drawn.without_routes()
+        ),
         drawing,
         numbers: NumberTable {
             header: titles(["row", "attention", "experts", "together"]),

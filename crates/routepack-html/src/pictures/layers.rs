@@ -10,15 +10,7 @@ use crate::{NumberTable, Picture};
 /// Load of every rank over the window under a placement, `[layers][ranks]`, recorded routed rows.
 fn loads(drawn: &Drawn<'_>, placement: &Placement) -> Vec<Vec<u64>> {
     let layers = drawn.step.instance.expert_loads().iter().enumerate();
-    layers
-        .map(|(layer, experts)| {
-            let mut ranks = vec![0u64; placement.num_ranks()];
-            for (expert, &load) in experts.iter().enumerate() {
-                ranks[placement.rank_of(layer, expert)] += load;
-            }
-            ranks
-        })
-        .collect()
+    layers.map(|(layer, experts)| placement.rank_loads(layer, experts)).collect()
 }
 
 fn peak(ranks: &[u64]) -> u64 {
@@ -119,7 +111,8 @@ pub(super) fn rank_loads(drawn: &Drawn<'_>) -> Picture {
     Picture {
         id: drawn.id("ranks"),
         title: title.to_owned(),
-        caption: "Routed rows of the whole step under the plan's placement. Co-refinement lets ranks differ here where rows \
+        caption: "Routed rows of the whole step under the plan's placement, over the mean of their own layer; one scale of \
+                  colour for all layers. Co-refinement lets ranks differ here where rows \
                   gain by it."
             .to_owned(),
         drawing,

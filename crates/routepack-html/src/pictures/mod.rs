@@ -42,7 +42,7 @@ pub struct ShownStep<'a> {
 pub fn pictures_of_step(step: &ShownStep<'_>) -> Vec<Picture> {
     let drawn = Drawn::of(step);
     let mut pictures = vec![cells::cell_costs(&drawn), cells::row_costs(&drawn), shards::shard_costs(&drawn)];
-    if drawn.evaluation.num_layers > 0 {
+    if drawn.has_routes() {
         pictures.extend([layers::layer_peaks(&drawn), layers::rank_loads(&drawn)]);
     }
     pictures.extend([lengths::lengths(&drawn), lengths::cell_fill(&drawn)]);
@@ -71,6 +71,39 @@ impl<'a> Drawn<'a> {
     /// A scaled cost in the paper's unit, as text.
     fn cost(&self, scaled: u64) -> String {
         format!("{:.4}", scaled as f64 / self.unit)
+    }
+
+    /// Whether routes were recorded: without, nothing is known of experts, and a zero is no claim about them.
+    fn has_routes(&self) -> bool {
+        self.evaluation.num_layers > 0
+    }
+
+    /// The parts of a cost that are known.
+    fn parts(&self) -> &'static [&'static str] {
+        if self.has_routes() { &["attention", "experts"] } else { &["attention"] }
+    }
+
+    /// The parts of a scaled cost in the paper's unit, as drawn.
+    fn values(&self, attention: u64, expert: u64) -> Vec<f64> {
+        let parts = [attention, expert].into_iter().take(self.parts().len());
+        parts.map(|scaled| scaled as f64 / self.unit).collect()
+    }
+
+    /// The same as text, and their sum.
+    fn texts(&self, attention: u64, expert: u64) -> [String; 3] {
+        let experts = if self.has_routes() { self.cost(expert) } else { "–".to_owned() };
+        [self.cost(attention), experts, self.cost(attention + expert)]
+    }
+
+    /// The same in words.
+    fn words(&self, attention: u64, expert: u64) -> String {
+        let [attention, experts, _] = self.texts(attention, expert);
+        format!("attention {attention}, experts {experts}")
+    }
+
+    /// What a caption says where nothing is known of experts.
+    fn without_routes(&self) -> &'static str {
+        if self.has_routes() { "" } else { " No routes were recorded: attention alone." }
     }
 }
 

@@ -40,7 +40,9 @@ pub fn placement_moves(before: &Placement, after: &Placement) -> Picture {
     Picture {
         id: "moves".to_owned(),
         title: title.to_owned(),
-        caption: format!("Experts that change their rank: {moved} of {all} over all layers."),
+        caption: format!(
+            "Experts that change their rank: {moved} of {all} over all layers. One scale of colour for all ranks."
+        ),
         drawing,
         numbers: NumberTable { header: header.collect(), rows: rows.collect() },
     }

@@ -12,28 +12,26 @@ pub(super) fn shard_costs(drawn: &Drawn<'_>) -> Picture {
     let parts: Vec<(u64, u64)> = (0..shards)
         .map(|shard| (sum(&evaluation.attention, shard), sum(&evaluation.expert, shard)))
         .collect();
-    let values: Vec<Vec<f64>> = parts
-        .iter()
-        .map(|&(attention, expert)| vec![attention as f64 / drawn.unit, expert as f64 / drawn.unit])
-        .collect();
+    let values: Vec<Vec<f64>> =
+        parts.iter().map(|&(attention, expert)| drawn.values(attention, expert)).collect();
     let bound = drawn.step.figures.bounds.given_placement.worst_shard;
     let title = "Accumulated cost of every EDP shard";
     let words = |shard: usize| {
         let (attention, expert) = parts[shard];
-        format!("shard {shard}: attention {}, experts {}", drawn.cost(attention), drawn.cost(expert))
+        format!("shard {shard}: {}", drawn.words(attention, expert))
     };
     let drawing = bars(&Bars {
         title,
         x_label: "EDP shard",
         y_label: "cost (unit of the paper)",
         places: (-0.5, 1.0),
-        parts: &["attention", "experts"],
+        parts: drawn.parts(),
         values: &values,
         limit: Some((bound as f64 / drawn.unit, "lower bound under this placement")),
         words: &words,
     });
     let rows = parts.iter().enumerate().map(|(shard, &(attention, expert))| {
-        vec![shard.to_string(), drawn.cost(attention), drawn.cost(expert), drawn.cost(attention + expert)]
+        std::iter::once(shard.to_string()).chain(drawn.texts(attention, expert)).collect()
     });
     let bounds = [
         ("bound under this placement", bound),
@@ -44,9 +42,10 @@ pub(super) fn shard_costs(drawn: &Drawn<'_>) -> Picture {
     Picture {
         id: drawn.id("shards"),
         title: title.to_owned(),
-        caption:
-            "The slowest shard ends the step. No layout with this many rows brings it below the dashed line."
-                .to_owned(),
+        caption: format!(
+            "The slowest shard ends the step. No layout with this many rows brings it below the dashed line.{}",
+            drawn.without_routes()
+        ),
         drawing,
         numbers: NumberTable {
             header: titles(["shard", "attention", "experts", "together"]),

@@ -181,6 +181,8 @@ const HEADER: [&str; 16] = [
 fn line(window: &WindowArms, arm: &LayoutArm) -> [(&'static str, Value); 16] {
     let figures = arm.figures.as_ref().ok();
     let count = |of: fn(&ArmFigures) -> u64| figures.map_or(Value::Null, |figures| of(figures).into());
+    // Nothing is known of experts without recorded routes.
+    let routed = |of: fn(&ArmFigures) -> Option<u64>| figures.and_then(of).map_or(Value::Null, Value::from);
     let cost = |of: fn(&ArmFigures) -> f64| figures.map_or(Value::Null, |figures| of(figures).into());
     let values = [
         window.window.as_str().into(),
@@ -192,8 +194,8 @@ fn line(window: &WindowArms, arm: &LayoutArm) -> [(&'static str, Value); 16] {
         count(|figures| figures.over_cap),
         count(|figures| figures.largest_cell),
         cost(|figures| figures.attention_cost),
-        count(|figures| figures.peak_sum),
-        count(|figures| figures.worst_peak),
+        routed(|figures| figures.peak_sum),
+        routed(|figures| figures.worst_peak),
         cost(|figures| figures.joint_score),
         arm.step_seconds.into(),
         microseconds(arm.planning_seconds).into(),
@@ -220,23 +222,30 @@ fn microseconds(seconds: f64) -> f64 {
 
 fn in_words(window: &WindowArms) -> String {
     let header = ["", "rows", "over cap", "attention", "peak sum", "worst", "joint", "step s", "plan s"];
+    let known = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), |count| count.to_string());
     let packed = window.arms.iter().filter_map(|arm| Some((arm, arm.figures.as_ref().ok()?)));
     let rows: Vec<Vec<String>> = packed
+        .clone()
         .map(|(arm, figures)| {
             vec![
                 arm.name.to_owned(),
                 figures.rows.to_string(),
                 figures.over_cap.to_string(),
                 format!("{:.3}", figures.attention_cost),
-                figures.peak_sum.to_string(),
-                figures.worst_peak.to_string(),
+                known(figures.peak_sum),
+                known(figures.worst_peak),
                 format!("{:.3}", figures.joint_score),
                 arm.step_seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.3}")),
                 format!("{:.3}", arm.net_planning_seconds),
             ]
         })
         .collect();
-    let model = window.model.as_deref().unwrap_or("no model fits: not simulated");
+    let routed = packed.clone().all(|(_, figures)| figures.peak_sum.is_some());
+    let model = match &window.model {
+        Some(model) => model.as_str(),
+        None if routed => "no model fits: not simulated",
+        None => "no routes recorded: not simulated, no peaks",
+    };
     let mut lines =
         vec![format!("{}: {} tokens, {model}", window.window, window.tokens), render(&header, &rows)];
     lines.extend(
