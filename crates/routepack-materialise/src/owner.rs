@@ -73,6 +73,11 @@ impl ExpertGrid {
         self.edp
     }
 
+    /// Slices of every expert: ETP.
+    pub fn num_slices(&self) -> u32 {
+        self.etp
+    }
+
     /// Stage and chunk of a layer.
     pub fn home(&self, layer: usize) -> (u32, u32) {
         self.homes[layer]
@@ -86,6 +91,13 @@ impl ExpertGrid {
     /// Megatron's number of the rank an owner is.
     pub fn rank(&self, owner: Owner) -> u32 {
         owner.etp + self.etp * (owner.ep + self.ep * (owner.edp + self.edp * owner.stage))
+    }
+
+    /// What a rank is, in the first chunk of its stage: the inverse of [`rank`](Self::rank). `None`: there is no such rank.
+    pub fn owner(&self, rank: u32) -> Option<Owner> {
+        let (copy, ep, etp) = (rank / self.etp / self.ep, rank / self.etp % self.ep, rank % self.etp);
+        let (stage, edp) = (copy / self.edp, copy % self.edp);
+        (stage < self.num_stages).then_some(Owner { stage, chunk: 0, ep, etp, edp })
     }
 
     /// Every owner of a layer, by rank.
@@ -148,5 +160,17 @@ mod tests {
         // TP 4, CP 2, EP 4, ETP 1, DP 4: a slot spans two EP groups, 8 copies.
         let p = Parallelism { tp: 4, cp: 2, etp: Some(1), ..Parallelism::new(4, 4) };
         assert_eq!(ExpertGrid::new(&p, 1).expect("valid").num_copies(), 8);
+    }
+
+    #[test]
+    fn a_rank_is_the_owner_that_has_its_number() {
+        let p = Parallelism { tp: 2, pp: 3, etp: Some(2), ..Parallelism::new(8, 4) };
+        let grid = ExpertGrid::new(&p, 3).expect("valid");
+        for rank in 0..48 {
+            let owner = grid.owner(rank).expect("there");
+            assert_eq!(grid.rank(owner), rank);
+            assert!(grid.owners(owner.stage as usize).any(|other| other == owner));
+        }
+        assert_eq!(grid.owner(48), None);
     }
 }

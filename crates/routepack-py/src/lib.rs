@@ -27,7 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(materialise::rank_move, module)?)?;
     module.add_function(wrap_pyfunction!(materialise::flat_runs, module)?)?;
     module.add_function(wrap_pyfunction!(materialise::held_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(materialise::local_layers, module)?)?;
+    module.add_function(wrap_pyfunction!(materialise::rank_place, module)?)?;
     module.add_function(wrap_pyfunction!(planning::start, module)?)?;
     module.add_function(wrap_pyfunction!(planning::filter_plans, module)?)?;
     module.add_function(wrap_pyfunction!(planning::verify_plan, module)?)?;

@@ -150,24 +150,26 @@ pub(crate) fn held_bytes(
     rank: u32,
 ) -> PyResult<Vec<u64>> {
     let holdings = holdings(topology, state, layers, kind)?;
-    let Parallelism { pp, vpp, .. } = parse("topology", topology)?;
-    let stage = rank / (holdings.grid().num_ranks() as u32 / pp);
-    // All owners of a chunk hold as much of it.
-    let owner = |chunk| Owner { stage, chunk, ep: 0, etp: 0, edp: 0 };
-    Ok((0..vpp).map(|chunk| holdings.held_bytes(owner(chunk), kind)).collect())
+    let Parallelism { vpp, .. } = parse("topology", topology)?;
+    let owner = owner(holdings.grid(), rank)?;
+    Ok((0..vpp).map(|chunk| holdings.held_bytes(Owner { chunk, ..owner }, kind)).collect())
 }
 
-/// Layers whose experts are on a rank's pipeline stage.
+/// Ranks and slices of every expert of a job; EP rank, slice, copy and layers of one rank.
 #[pyfunction]
-pub(crate) fn local_layers(topology: &str, layers: usize, rank: u32) -> PyResult<Vec<usize>> {
+pub(crate) fn rank_place(topology: &str, layers: usize, rank: u32) -> PyResult<RankPlace> {
     let topology: Parallelism = parse("topology", topology)?;
     let grid = ExpertGrid::new(&topology, layers).map_err(|error| refused(&error))?;
-    if rank as usize >= grid.num_ranks() {
-        let ranks = grid.num_ranks();
-        return Err(JobError::new_err(format!("rank = {rank}: the topology has {ranks} ranks")));
-    }
-    let here = |&layer: &usize| grid.owners(layer).any(|owner| grid.rank(owner) == rank);
-    Ok((0..layers).filter(here).collect())
+    let Owner { stage, ep, etp, edp, .. } = owner(&grid, rank)?;
+    let here = (0..layers).filter(|&layer| grid.home(layer).0 == stage).collect();
+    Ok((grid.num_ranks(), grid.num_slices(), ep, etp, edp, here))
+}
+
+type RankPlace = (usize, u32, u32, u32, u32, Vec<usize>);
+
+fn owner(grid: &ExpertGrid, rank: u32) -> PyResult<Owner> {
+    let refused = || format!("rank = {rank}: the topology has {} ranks", grid.num_ranks());
+    grid.owner(rank).ok_or_else(|| JobError::new_err(refused()))
 }
 
 fn parse<T: serde::de::DeserializeOwned>(name: &str, json: &str) -> PyResult<T> {

@@ -22,6 +22,14 @@ fn a_shard_that_is_missing_is_named() {
             format!("canonical: {missing} is not there, 1 of 2 shards are; copy all files of the checkpoint")
         );
     }
+    // As many as a number can say.
+    let said = refused(&|folder| {
+        let shard = format!("m-{:020}-of-{}.safetensors", 1, u64::MAX);
+        fs::rename(folder.join(SHARDS[0]), folder.join(shard)).expect("renamed");
+        fs::remove_file(folder.join("model.safetensors.index.json")).expect("deleted");
+        fs::remove_file(folder.join(SHARDS[1])).expect("deleted");
+    });
+    assert!(said.starts_with("canonical: m-00000000000000000002-of-18446744073709551615.safetensors is not there"));
     // Numbers that count from 0, or mean something else, are all right.
     for names in [["m-00000-of-00002", "m-00001-of-00002"], ["m-1-of-the-best", "m-2-of-the-best"]] {
         let root = folder();

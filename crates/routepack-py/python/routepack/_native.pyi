@@ -23,9 +23,9 @@ __all__ = [
     "import_rollouts",
     "job_from_toml",
     "job_schema",
-    "local_layers",
     "map_hash",
     "rank_move",
+    "rank_place",
     "read_lengths",
     "read_plan",
     "report_html",
@@ -124,5 +124,5 @@ def flat_runs(
     topology: str, state: str, layers: int, kind: int, rank: int
 ) -> list[tuple[int, int, int, int, int, int, int]]: ...
 def held_bytes(topology: str, state: str, layers: int, kind: int, rank: int) -> list[int]: ...
-def local_layers(topology: str, layers: int, rank: int) -> list[int]: ...
+def rank_place(topology: str, layers: int, rank: int) -> tuple[int, int, int, int, int, list[int]]: ...
 def read_lengths(path: str | os.PathLike[str], form: str) -> tuple[npt.NDArray[np.uint64], int | None]: ...

@@ -50,7 +50,8 @@ def save_logical(
         JobError: ``extra`` would not come back as it is.
         FileError: the folder is there already, or some rank cannot write, or another refused; then it is not made.
         PeersLost: a rank is gone, or did not answer for too long.
-        KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError, and the folder is not made.
+        KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError, and the folder is not made. Once all
+            have written it comes too late but on the first rank: the folder is made, and the others do not hear of it.
     """
     with Interrupts() as interrupts:
         together = Together(state.peers, f"{folder}: saving", interrupts)

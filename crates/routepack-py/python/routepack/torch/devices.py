@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -51,3 +51,10 @@ def device_of(wanted: torch.device | None, held: Sequence[torch.device]) -> torc
         return cpu
     names = sorted({str(device) for device in candidates})
     raise RoutePackError(f"device: the process group ({told}) has no messages on {' or '.join(names)}; give Mover a device that it has")
+
+
+def finish(devices: Iterable[torch.device]) -> None:
+    """Waits until what was begun on devices is done: under NCCL a request that was waited for may be under way still."""
+    for device in set(devices):
+        if device.type != "cpu":
+            getattr(torch, device.type).synchronize(device)

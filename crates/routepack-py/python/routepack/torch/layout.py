@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 import torch.distributed as dist
 
 from .._arrays import number
-from .._native import JobError, flat_runs, held_bytes, local_layers
+from .._native import JobError, flat_runs, held_bytes, rank_place
 from .shards import Run
 
 
@@ -45,33 +45,36 @@ class Layout:
         self.rank = number("rank", dist.get_rank() if rank is None else rank, 0, 0xFFFFFFFF, JobError)
         # Refuses sizes that give no grid, experts that EP does not divide, a rank that the topology has not.
         self.flat_runs({"name": "all", "element_bytes": 1, "held": "by-slot"})
-        self.local_layers()
-        if rank is None and dist.get_world_size() != self.num_ranks():
-            raise JobError(f"the topology has {self.num_ranks()} ranks, torch.distributed {dist.get_world_size()}")
+        place = rank_place(self.topology_json(), num_layers, self.rank)
+        self._num_ranks, self._etp, ep, self._slice, self._copy, self._layers = place
+        slots = num_experts // int(self.topology["ep"])
+        self._slots = range(ep * slots, (ep + 1) * slots)
+        if rank is None and dist.get_world_size() != self._num_ranks:
+            raise JobError(f"the topology has {self._num_ranks} ranks, torch.distributed {dist.get_world_size()}")
 
     def local_layers(self) -> list[int]:
         """Layers whose experts are on this rank's pipeline stage."""
-        return local_layers(self.topology_json(), self.num_layers, self.rank)
+        return self._layers
 
     def local_slots(self) -> range:
         """Slots of every layer that are on this rank."""
-        ep = int(self.topology["ep"])
-        places = self.num_experts // ep
-        first = self.rank // self.etp() % ep * places
-        return range(first, first + places)
+        return self._slots
 
     def etp(self) -> int:
         """Ranks that an expert is cut over."""
-        return int(self.topology.get("etp") or self._size("tp"))
+        return self._etp
+
+    def etp_position(self) -> int:
+        """Which slice of its experts this rank has."""
+        return self._slice
 
     def edp_position(self) -> int:
         """Which of the copies of its experts this rank has."""
-        block = self.etp() * self._size("ep")
-        return self.rank // block % (self._size("dp") * self._size("tp") * self._size("cp") // block)
+        return self._copy
 
     def num_ranks(self) -> int:
         """Ranks of the job."""
-        return self._size("dp") * self._size("tp") * self._size("cp") * self._size("pp")
+        return self._num_ranks
 
     def shard_elements(self, tensors: Sequence[str] | None = None) -> list[int]:
         """Elements of this rank's flat shards of every chunk, for a set of these tensors (all by default)."""
@@ -93,6 +96,3 @@ class Layout:
         tensors = [{"name": name, "elements": elements} for name, elements in self.tensors.items()]
         state = {"num_experts": self.num_experts, "tensors": tensors, "kinds": kinds}
         return json.dumps(plain("a set", {**state, "flat": self.flat} if self.flat else state))
-
-    def _size(self, name: str) -> int:
-        return int(self.topology.get(name) or 1)

@@ -26,7 +26,7 @@ TYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32", tor
 
 def base(state: ExpertState, name: str, layer: int, expert: int, tensor: int) -> str:
     """The name of a tensor at rest; of its slice on this rank where experts are cut."""
-    part = f".slice{state.rank % state.etp()}" if state.etp() > 1 else ""
+    part = f".slice{state.etp_position()}" if state.etp() > 1 else ""
     return f"{name}.layers.{layer}.experts.{expert}.{list(state.tensors)[tensor]}{part}"
 
 

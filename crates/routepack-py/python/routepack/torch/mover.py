@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._native import JobError, RoutePackError, map_hash, rank_move
 from .columns import Columns
-from .devices import device_of, given
+from .devices import device_of, finish, given
 from .layout import plain
 from .maps import MapMismatch, Slots
 from .peers import Interrupts, PeersLost, Together, words
@@ -73,7 +73,8 @@ class Mover:
             MoveFailed: some rank failed; nothing has changed anywhere.
             MapMismatch: ranks or sets do not agree on map, plan, layout or options, or a step is going on; or the move is
                 done or given up and a rank could not remake its derived sets; or it could neither be done nor undone.
-            PeersLost: a rank is gone, or did not answer for too long; sets are torn unless nothing can have been written.
+            PeersLost: a rank is gone, or did not answer for too long; sets are torn unless nothing can have been written, or
+                all ranks have said that all is.
             KeyboardInterrupt: Ctrl-C here; nothing has changed anywhere.
         """
         state = self.state
@@ -119,6 +120,8 @@ class Mover:
                 "layout of state": sets,
                 "options": options,
                 "column maps": "some" if state.column_maps else "none",
+                # Messages between two types of device have no backend.
+                "device of buffers": self._buffers_on.type,
             }
             planned = rank_move(state.topology_json(), sets, options, state.log2phys, target, state.rank)
         for what, mine in together.heard[0].items():
@@ -169,6 +172,7 @@ class Mover:
         try:
             for place, (_, part) in zip(places, arrived):
                 place.copy_(part)
+            finish(place.device for place in places)
             self.on_event("written", number)
         except BaseException as failure:
             error = failure
@@ -235,6 +239,8 @@ class Mover:
             waiting = dist.batch_isend_irecv(messages) if messages else []
         for request in waiting:
             request.wait()
+        # Local copies, too: the vote says that bytes are here.
+        finish([staging.device])
         if unpacked:
             raise _Unpacked from unpacked
 

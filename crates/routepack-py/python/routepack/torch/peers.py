@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import signal
 import threading
+from numbers import Real
 from typing import Any, Callable
 
 import torch.distributed as dist
 
-from .._native import FileError, RoutePackError
+from .._arrays import shown
+from .._native import FileError, JobError, RoutePackError
 
 
 class PeersLost(RoutePackError):
@@ -55,7 +57,10 @@ class Peers:
     _groups: dict[float, tuple[Any, Any]] = {}
 
     def __init__(self, patience: float) -> None:
-        self.patience = patience
+        """Raises JobError unless ``patience`` is a number of seconds from 0.001 to 10^9."""
+        if isinstance(patience, bool) or not isinstance(patience, Real) or not 0.001 <= patience <= 1e9:
+            raise JobError(f"patience = {shown(patience)}: expected seconds from 0.001 to 1e9")
+        self.patience = float(patience)
         self._lost = ""
 
     def hear(self, said: Any, what: str) -> list[Any]:

@@ -49,7 +49,7 @@ class ExpertState(Layout):
         num_experts = number("num_experts", num_experts, 1, 0xFFFFFFFF, JobError)
         self.log2phys = slots_of(log2phys, num_experts)
         super().__init__(topology, num_experts, len(self.log2phys), tensors, rank, flat)
-        self.sha256 = map_hash(self.log2phys)
+        self._take(self.log2phys)
         self.peers = Peers(patience)
         self.versions: dict[str, str] = {}
         self.column_maps: list[tuple[int, ColumnMap]] = []
@@ -160,7 +160,7 @@ class ExpertState(Layout):
 
     def add_derived(self, name: str, drop: Callable[[], None], remake: Callable[[], None]) -> None:
         """Tensors made from others (quantised weights, scales): dropped before a move, remade after it. They are there, made
-        from what is there now."""
+        from what is there now. A rank may have some that others have not."""
         self._check_new(name)
         self._derived[name] = (drop, remake)
         self.versions[name] = TORN if self.torn else self.sha256
@@ -257,7 +257,7 @@ class ExpertState(Layout):
 
     def phys2log(self, layer: int) -> list[int]:
         """Logical expert in every slot of a layer."""
-        return inverse(self.log2phys[layer])
+        return self._phys2log[layer]
 
     @property
     def torn(self) -> bool:
@@ -273,7 +273,11 @@ class ExpertState(Layout):
     def take(self, log2phys: Slots) -> None:
         """Another map; sets count as torn until they are settled, whatever ends this in between."""
         self.tear()
+        self._take(log2phys)
+
+    def _take(self, log2phys: Slots) -> None:
         self.log2phys, self.sha256 = log2phys, map_hash(log2phys)
+        self._phys2log = [inverse(row) for row in log2phys]
 
     def settle(self) -> None:
         """Sets are what the map in force says, and dispatchers get it; derived sets are still to be made."""
