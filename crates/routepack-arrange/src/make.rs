@@ -1,6 +1,8 @@
 //! Making the moves of [`crate::trial`]: every sum of a grid is kept up to date.
 //!
-//! Complexity: O(kinds·|`D_g`| + parts·L·P).
+//! Symbols: a unit changes its cell; a block is one row and slot group with its cells of |`D_g`| DP slots a part; shares of a
+//! block hold loads W\[l,p\] of L layers and P ranks, attention is charged apart for every kind.
+//! Complexity: O(kinds·|`D_g`| + parts·L·P) a unit that changes its block.
 
 use routepack_peaks::{Exchange, SetExchange};
 

@@ -1,6 +1,9 @@
 //! The loop of the layout search on one screen: [`Search::run`], and its stages.
 //!
 //! Problem and method: [`crate::arrange()`]. Every stage offers what it finds to the archive, and stops when told to.
+//! Symbols: U units, K replicas of the population, T temperatures, each of so many sweeps of a round.
+//! Complexity: rounds are geometric, so the last one counts: about `proposals_per_unit`·U proposals in all, each of
+//! O(parts·L·P) where attention does not already refuse it ([`crate::trial`]); memory K·(U + blocks·parts·L·P).
 
 use routepack_anneal::{Ladder, Options, Outcome, Peers, Stream, TemperatureReport, anneal, anneal_among};
 use routepack_problem::{Instance, Layout, Placement, Score};
