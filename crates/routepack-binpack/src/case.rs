@@ -34,8 +34,7 @@ impl Case {
 
     /// The case of all packings of these types into so many bins.
     pub(crate) fn of_types(types: &Types, bins: u64) -> Self {
-        let sizes = types.sizes.iter().zip(&types.demands);
-        let sizes = sizes.flat_map(|(&size, &demand)| std::iter::repeat_n(size, demand as usize)).collect();
+        let sizes = types.all_sizes();
         let statement = Statement { max_items: types.max_items, ..Statement::bins(sizes, types.capacity) };
         let waste = (u128::from(bins) * u128::from(types.capacity)).saturating_sub(types.total());
         Self::root(&statement, types, waste.min(types.capacity.into()) as u64)

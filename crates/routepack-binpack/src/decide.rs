@@ -1,7 +1,7 @@
 //! Do the items fit into K bins? A tree search whose answer is a packing or a refutation.
 //!
-//! Problem: K bins waste K·C − V in all, so none wastes more: only such patterns count. The first case, all packings, is
-//! solved by column generation, with a dive. What it leaves open goes to attempts of the tree search (tree_search.rs). How
+//! Problem: K bins waste K·C − V in all, so none wastes more: only such patterns count. Bins that can be filled for good
+//! are (forced_bins.rs); the search is about what is left. The first case, all packings of that, is solved by column generation, with a dive. What it leaves open goes to attempts of the tree search (tree_search.rs). How
 //! long a tree takes is a matter of luck: attempts that take too long are given up for others with other pairs, first
 //! those whose glued cases were closed soon before. Two attempts run side by side and do not see each other; where both
 //! settle it, the first counts: the answer does not depend on the number of threads. Every attempt starts from a program
@@ -20,6 +20,7 @@ use crate::case::Case;
 use crate::case_program::{CaseProgram, Converged, Question, Solution};
 use crate::column_generation::{IMPROVING, one};
 use crate::error::PackError;
+use crate::forced_bins::forced_bins;
 use crate::pattern_master::PatternMaster;
 use crate::pricing::Pricing;
 use crate::tree_search::{History, Settled, TreeSearch, dive};
@@ -77,6 +78,35 @@ pub struct DecideLimits {
 /// # Errors
 /// [`PackError::Lp`] if the solver fails.
 pub fn decide(
+    statement: &Statement,
+    types: &Types,
+    bins: u64,
+    start: &[Pattern],
+    limits: &DecideLimits,
+    stream: &Stream,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Decision, PackError> {
+    let filled = forced_bins(types, bins, stop);
+    if filled.is_empty() {
+        return search(statement, types, bins, start, limits, stream, stop);
+    }
+    let left = types.without(&filled);
+    let statement = Statement { sizes: left.all_sizes(), ..statement.clone() };
+    let (bins, few) = (bins - filled.len() as u64, left.renumbered(types, start));
+    let decision = search(&statement, &left, bins, &few, limits, stream, stop)?;
+    let back = |patterns: Vec<Pattern>| types.renumbered(&left, &patterns);
+    let sizes = |bin: &Pattern| TreeNode::Fill(bin.iter().map(|&kind| types.sizes[kind as usize]).collect());
+    let answer = match decision.answer {
+        Decided::Fits(rest) => Decided::Fits([filled.clone(), back(rest)].concat()),
+        Decided::Refuted(tree) => Decided::Refuted(filled.iter().map(sizes).chain(tree).collect()),
+        Decided::Open => Decided::Open,
+    };
+    let patterns = [back(decision.patterns), filled].concat();
+    Ok(Decision { answer, patterns, work: decision.work })
+}
+
+/// The search, once bins have been filled for good.
+fn search(
     statement: &Statement,
     types: &Types,
     bins: u64,

@@ -14,6 +14,7 @@ mod dual_feasible;
 mod error;
 mod first_fit_decreasing;
 mod flow;
+mod forced_bins;
 mod grouping;
 mod l2;
 mod odd_cycle_cuts;

@@ -56,6 +56,28 @@ impl Types {
         (part, kinds)
     }
 
+    /// What is left without the items of some bins, types without items left out, without members.
+    pub(crate) fn without(&self, bins: &[Pattern]) -> Self {
+        let mut left = self.demands.clone();
+        bins.iter().flatten().for_each(|&kind| left[kind as usize] -= 1);
+        self.part((0..).zip(left)).0
+    }
+
+    /// The sizes of all items, decreasing.
+    pub(crate) fn all_sizes(&self) -> Vec<u64> {
+        let types = self.sizes.iter().zip(&self.demands);
+        types.flat_map(|(&size, &demand)| std::iter::repeat_n(size, demand as usize)).collect()
+    }
+
+    /// Patterns of other types as those of these, by size; without patterns that have other sizes.
+    pub(crate) fn renumbered(&self, others: &Self, patterns: &[Pattern]) -> Vec<Pattern> {
+        let number = |&kind: &u32| {
+            let size = others.sizes[kind as usize];
+            self.sizes.binary_search_by(|other| size.cmp(other)).ok().map(|kind| kind as u32)
+        };
+        patterns.iter().filter_map(|pattern| pattern.iter().map(number).collect()).collect()
+    }
+
     /// Number of types.
     pub fn len(&self) -> usize {
         self.sizes.len()

@@ -37,8 +37,8 @@ pub enum Proof {
 /// One node of a [`Proof::Tree`]. Types are those of the node; see [`crate::Node`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeNode {
-    /// No bin holds more than this load, so the capacity of the whole tree is no larger: at most one, and first.
-    Fullest(u64),
+    /// `[2 or 3]`, sizes of items that fill a bin for good; before all other nodes, which are about what is left then.
+    Fill(Vec<u64>),
     /// Either some bin holds an item of both types (two items if they are the same type): "together";
     /// or no bin does: "apart".
     Branch(u32, u32),
@@ -166,7 +166,7 @@ impl TreeNode {
     /// Those of the writer.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
         match self {
-            Self::Fullest(load) => writeln!(out, "fullest {load}"),
+            Self::Fill(sizes) => write_line(out, "fill", sizes),
             Self::Branch(i, j) => writeln!(out, "branch {i} {j}"),
             Self::Leaf(leaf) => {
                 write!(out, "leaf {}", leaf.cuts.len())?;
@@ -184,7 +184,12 @@ impl TreeNode {
     fn read_all<R: BufRead>(reader: &mut Reader<R>) -> Result<Vec<Self>, CheckError> {
         let (mut nodes, mut open) = (Vec::new(), 1_u64);
         reader.advance()?;
-        nodes.extend(reader.optional("fullest")?.map(Self::Fullest));
+        while reader.word == "fill" {
+            let sizes: Vec<u64> = reader.list("fill")?;
+            reader.meter.hold(2 * size_of::<Self>() + 8 * sizes.len())?;
+            nodes.push(Self::Fill(sizes));
+            reader.advance()?;
+        }
         loop {
             reader.meter.hold(2 * size_of::<Self>())?;
             if reader.word == "branch" {

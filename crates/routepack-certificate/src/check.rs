@@ -3,7 +3,8 @@
 use std::io::BufRead;
 
 use crate::certificate::{Certificate, Leaf};
-use crate::knapsack::{Case, bound_load, close};
+use crate::fill::check_fills;
+use crate::knapsack::{Case, close};
 use crate::limits::{CheckError, Checked, Limits, Rule};
 use crate::reader::Reader;
 use crate::{Node, Statement};
@@ -124,17 +125,14 @@ fn check_proof<R: BufRead>(
 }
 
 /// Checks a tree in preorder, one path at a time; returns its number of leaves.
-fn check_tree<R: BufRead>(statement: &Statement, bins: u64, reader: &mut Reader<R>) -> Result<u64, CheckError> {
-    reader.meter.hold(size_of_val(&statement.sizes[..]))?;
-    let (mut statement, root) = (statement.clone(), Node::root(statement));
+fn check_tree<R: BufRead>(statement: &Statement, mut bins: u64, reader: &mut Reader<R>) -> Result<u64, CheckError> {
+    reader.meter.hold(3 * size_of_val(&statement.sizes[..]))?;
+    let mut statement = statement.clone();
+    reader.advance()?;
+    check_fills(&mut statement, &mut bins, reader)?;
+    let root = Node::root(&statement);
     let (mut node, mut leaves) = (root.clone(), 0);
     let mut path: Vec<(u32, u32, bool)> = Vec::new();
-    reader.advance()?;
-    if let Some(load) = reader.optional("fullest")? {
-        let outcome = bound_load(&statement, &root, load, &mut reader.meter);
-        reader.located(outcome)?;
-        statement.capacity = load;
-    }
     loop {
         let held = reader.meter.held;
         reader.meter.step(1 + node.sizes.len())?;

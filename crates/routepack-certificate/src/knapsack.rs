@@ -325,16 +325,6 @@ pub(crate) fn close(case: &Case, meter: &mut Meter) -> Checking<()> {
     if exceeded { refuse("a bin can be worth too much for these weights") } else { Ok(()) }
 }
 
-/// Shows that no bin holds more than this load.
-pub(crate) fn bound_load(statement: &Statement, root: &Node, load: u64, meter: &mut Meter) -> Checking<()> {
-    let weights = root.sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
-    let leaf = Leaf { weights, cuts: Vec::new() };
-    let case = Case { statement, bins: 1, filled: false, node: root, leaf: &leaf };
-    worth(&case)?;
-    let fuller = Patterns::new(&case, u128::MAX, u128::MAX)?.sweep(load.into(), &mut None, meter)?;
-    if fuller.is_some() || load > statement.capacity { refuse("a bin can be fuller, or not so full") } else { Ok(()) }
-}
-
 fn refuse<T>(why: &str) -> Checking<T> {
     Err(CheckError::Invalid { line: 0, why: why.into() })
 }

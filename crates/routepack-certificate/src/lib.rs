@@ -2,6 +2,7 @@
 
 mod certificate;
 mod check;
+mod fill;
 mod knapsack;
 mod lengths;
 mod limits;

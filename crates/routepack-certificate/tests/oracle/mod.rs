@@ -99,15 +99,47 @@ pub(crate) fn best_pattern(statement: &Statement, root: &Node, weights: &[u64]) 
 /// A complete prover for small cases: a leaf of these weights where one closes the case, else a branch on the pair the
 /// `choice` prefers; `None` where the bins are enough.
 pub(crate) fn refute(statement: &Statement, bins: u64, choice: u32) -> Option<Vec<TreeNode>> {
-    let mut tree = Vec::new();
-    let root = Node::root(statement);
-    let capacity = best_pattern(statement, &root, &root.sizes);
-    let lowered = Statement { capacity, ..statement.clone() };
-    if choice % 2 == 1 && capacity < statement.capacity {
-        tree.push(TreeNode::Fullest(capacity));
-        return grow(&lowered, bins, choice, &root, &mut tree).then_some(tree);
+    let (mut tree, mut left, mut bins) = (Vec::new(), statement.clone(), bins);
+    while let Some((sizes, rest)) = filled(&left, bins, choice).filter(|_| choice % 2 == 1) {
+        tree.push(TreeNode::Fill(sizes));
+        (left, bins) = (rest, bins - 1);
     }
-    grow(statement, bins, choice, &Node::root(statement), &mut tree).then_some(tree)
+    grow(&left, bins, choice, &Node::root(&left), &mut tree).then_some(tree)
+}
+
+/// A bin that may be filled for good, by the page's conditions over all sets of items, and what is left then.
+fn filled(statement: &Statement, bins: u64, choice: u32) -> Option<(Vec<u64>, Statement)> {
+    let items = statement.sizes.len();
+    let tuples = (0..items.pow(3)).map(|code| [code % items, code / items % items, code / items / items]);
+    let pairs = tuples.clone().filter(|tuple| tuple[2] == 0).map(|tuple| tuple[..2].to_vec());
+    let mut all: Vec<Vec<usize>> = pairs.chain(tuples.map(Vec::from)).collect();
+    all.retain(|tuple| may_fill(statement, bins, tuple));
+    let chosen = all.get(choice as usize % all.len().max(1))?;
+    let left = (0..items).filter(|item| !chosen.contains(item)).map(|item| statement.sizes[item]);
+    let sizes = chosen.iter().map(|&item| statement.sizes[item]).collect();
+    Some((sizes, Statement { sizes: left.collect(), ..statement.clone() }))
+}
+
+/// Whether these items, each once, may fill a bin for good.
+pub(crate) fn may_fill(statement: &Statement, bins: u64, tuple: &[usize]) -> bool {
+    let Statement { sizes, capacity, max_items, .. } = statement;
+    let Some(waste) = (bins * capacity).checked_sub(sizes.iter().sum()) else { return false };
+    let different = (0..tuple.len()).all(|place| !tuple[..place].contains(&tuple[place]));
+    let total: u64 = tuple.iter().map(|&item| sizes[item]).sum();
+    let more = sizes.len() >= tuple.len() && (sizes.len() - tuple.len()) as u64 >= bins;
+    let first = sizes[tuple[0]];
+    let others: Vec<u64> = (0..sizes.len())
+        .filter(|item| !tuple.contains(item))
+        .map(|item| sizes[item])
+        .filter(|&size| tuple[1..].iter().all(|&item| sizes[item] != size))
+        .collect();
+    let may_be_with = |set: usize| {
+        let total: u64 =
+            others.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1).map(|other| other.1).sum();
+        first + total <= *capacity && first + total + waste >= *capacity
+    };
+    let free = || tuple.len() == 2 || !(0..1 << others.len()).any(may_be_with);
+    max_items.is_none() && bins > 0 && different && total == *capacity && more && free()
 }
 
 fn grow(statement: &Statement, bins: u64, choice: u32, node: &Node, tree: &mut Vec<TreeNode>) -> bool {
