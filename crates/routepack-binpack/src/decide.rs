@@ -23,10 +23,12 @@ use crate::error::PackError;
 use crate::forced_bins::forced_bins;
 use crate::pattern_master::PatternMaster;
 use crate::pricing::Pricing;
-use crate::tree_search::{History, Settled, TreeSearch, dive};
+use crate::tree_search::{DiveKind, History, Settled, TreeSearch, dive};
 use crate::types::{Pattern, Types};
 use crate::work::Work;
 
+/// Words of bits that the search for bins filled for good may fill.
+const FORCED_WORDS: u64 = 2_000_000_000;
 /// Cases of each of the first two attempts; every further two, with other pairs, have twice as many.
 const FIRST_ATTEMPTS: u64 = 30;
 /// A pattern worth more than 1 + 2^-MUCH improves much.
@@ -86,7 +88,7 @@ pub fn decide(
     stream: &Stream,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Decision, PackError> {
-    let filled = forced_bins(types, bins, stop);
+    let filled = forced_bins(types, bins, FORCED_WORDS, stop);
     if filled.is_empty() {
         return search(statement, types, bins, start, limits, stream, stop);
     }
@@ -156,7 +158,7 @@ fn solve_first(program: &mut CaseProgram<'_>, case: &Case, stream: &Stream) -> R
         return Ok(First::Solved(converged));
     }
     if program.question.limits.dives > 0
-        && let Some(bins) = dive(program, case, false, stream)?
+        && let Some(bins) = dive(program, case, DiveKind::Largest, stream)?
     {
         return Ok(First::Packed(bins));
     }

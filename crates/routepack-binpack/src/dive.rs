@@ -20,6 +20,7 @@ use routepack_anneal::Stream;
 use crate::case::Case;
 use crate::column_generation::{IMPROVING, one};
 use crate::error::PackError;
+use crate::forced_bins::forced_bins;
 use crate::pattern_master::{Mark, PatternMaster, UNCOVERED};
 use crate::pricing::Pricing;
 use crate::pricing_table::Prices;
@@ -33,6 +34,8 @@ const FIXED: f64 = 0.6;
 const ROUNDS: u32 = 100;
 /// Fills of what is left after every filling.
 const FILLS: usize = 3;
+/// Words of bits that one search for bins filled for good may fill.
+const FORCED_WORDS: u64 = 50_000_000;
 /// How often another pattern than the best is tried.
 const OTHERS: usize = 3;
 
@@ -44,6 +47,8 @@ pub(crate) struct Dive<'a> {
     pub(crate) bins: u64,
     /// Whether to draw among nearly largest values.
     pub(crate) random: bool,
+    /// Whether items of the finest grain, the least power of two in a size, are packed first.
+    pub(crate) finest: bool,
     /// At most so many patterns fill bins at once, as a part of the bins left.
     pub(crate) share: f64,
     /// Most rounds of cuts between two fillings.
@@ -109,6 +114,7 @@ impl Dive<'_> {
             if dived.taken.len() == step.dived.taken.len() {
                 return Ok(None);
             }
+            dived.fill_forced(master, stop)?;
             master.bar_unless(|column| dived.case.pattern(column).is_some())?;
         }
         Ok(Some(dived.bins()))
@@ -168,6 +174,11 @@ impl Dive<'_> {
                 (value + if self.random { 0.3 * draws.unit() } else { 0.0 }, pattern, value)
             })
             .collect();
+        if self.finest {
+            let grain = |&kind: &u32| case.space.sizes[kind as usize].trailing_zeros();
+            let finest = ranked.iter().flat_map(|chosen| &chosen.1).map(grain).min();
+            ranked.retain(|chosen| chosen.1.iter().map(grain).min() == finest);
+        }
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let copies = |value: f64| ((value + 1e-6) as u64).max(u64::from(value > FIXED));
         let mut ranked: Vec<_> =
@@ -260,6 +271,25 @@ impl Dived {
     }
 }
 
+impl Dived {
+    /// Fills bins for good, as far as their items are neither glued nor gone.
+    fn fill_forced(
+        &mut self,
+        master: &mut PatternMaster,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), PackError> {
+        for bin in forced_bins(&self.left, self.bins_left(), FORCED_WORDS, stop) {
+            let mut bin = bin;
+            bin.sort_unstable();
+            if available(&self.case.node.demands, &bin) != bin {
+                break;
+            }
+            self.fill(&[(bin, 1)], master)?;
+        }
+        Ok(())
+    }
+}
+
 /// A fill of the items left, types numbered as before.
 fn fill(left: &Types, attempt: FillTry, bins: u64, stop: &(dyn Fn() -> bool + Sync)) -> Option<Vec<Pattern>> {
     let (part, kinds) = left.part((0..).zip(left.demands.iter().copied()));
@@ -320,6 +350,7 @@ mod tests {
                 types: &types,
                 bins: 12,
                 random: seed % 2 > 0,
+                finest: seed % 3 > 0,
                 share: 0.1 + (seed % 3) as f64 / 3.0,
                 cut_rounds: 2,
                 table_bytes: 1 << 20,

@@ -2,8 +2,8 @@
 //!
 //! Problem: K bins waste W = K·C − V in all, so no bin wastes more. An item and one of size C less its own may share a bin.
 //! An item with two others that fill a bin may have it if no set of other items, without such as the two, fits beside the
-//! item and wastes at most W: whatever else is there has one of the two in it, and the rest of it changes places with the
-//! other. The checker knows the rule as `fill` (README of routepack-certificate, 4.3).
+//! item, wastes at most W and is larger than each of the two: whatever else is there has one of the two in it and the rest of it
+//! changes places with the other, or it changes places with one as a whole. The checker knows the rule as `fill` (README of routepack-certificate, 4.3).
 //! Method: totals of sets are bits, layer by layer, so one set beside the item can be read off; one of the two must be in
 //! it, which leaves few pairs to try. Items by decreasing size, again as long as some bin is filled. It takes apart what was
 //! put together from smaller instances bin by bin (A. Caprara, M. Dell'Amico, J. C. Díaz-Díaz, M. Iori, R. Rizzi,
@@ -13,12 +13,14 @@
 
 use crate::types::{Pattern, Types};
 
-/// Words of bits that all looks together may fill.
-const WORDS: u64 = 2_000_000_000;
-
 /// Bins of two or three items, each leading with the item that needs it, that some packing into `bins` bins has if there is
-/// any. `types` may have demands of 0. More items than bins are left over.
-pub(crate) fn forced_bins(types: &Types, bins: u64, stop: &(dyn Fn() -> bool + Sync)) -> Vec<Pattern> {
+/// any. `types` may have demands of 0. More items than bins are left over. `words`: of bits that all looks may fill.
+pub(crate) fn forced_bins(
+    types: &Types,
+    bins: u64,
+    words: u64,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Vec<Pattern> {
     let waste = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total());
     let (Some(waste), None) = (waste, types.max_items) else { return Vec::new() };
     let mut left = Left {
@@ -26,7 +28,7 @@ pub(crate) fn forced_bins(types: &Types, bins: u64, stop: &(dyn Fn() -> bool + S
         demands: types.demands.clone(),
         waste: waste.min(types.capacity.into()) as u64,
         layers: Vec::new(),
-        words: WORDS,
+        words,
     };
     let (mut filled, mut items) = (Vec::new(), types.num_items());
     let large = types.sizes.partition_point(|&size| size >= types.capacity.div_ceil(3));
@@ -76,15 +78,18 @@ impl Left<'_> {
         if let Some(other) = self.of_size(room) {
             return Some(vec![other]);
         }
-        let mut some = self.set_within(room, &[])?;
-        some.dedup();
-        some.into_iter().find_map(|one| {
+        // Without a set that fills the room there are no two items that do, and one of two that may must be in it.
+        let mut full = self.set_within(room, room, &[])?;
+        full.dedup();
+        full.into_iter().find_map(|one| {
             self.demands[one as usize] -= 1;
             let other = self.of_size(room - self.types.sizes[one as usize]);
             self.demands[one as usize] += 1;
             let pair = [one, other?];
-            (self.words > 0 && self.set_within(room, &pair).is_none() && self.words > 0)
-                .then(|| pair.to_vec())
+            let above = pair.map(|kind| self.types.sizes[kind as usize] + 1).into_iter().max();
+            let least = room.saturating_sub(self.waste).max(above.unwrap_or(0));
+            let free = self.words > 0 && self.set_within(least, room, &pair).is_none() && self.words > 0;
+            free.then(|| pair.to_vec())
         })
     }
 
@@ -93,8 +98,9 @@ impl Left<'_> {
         (self.demands[kind] > 0).then_some(kind as u32)
     }
 
-    /// A set of items, none of the types `without`, that fits in a room and wastes no more than a bin may; in order of types.
-    fn set_within(&mut self, room: u64, without: &[u32]) -> Option<Pattern> {
+    /// A set of items, none of the types `without`, with a total in `least..=room`, in order of types; none, too, where words
+    /// end, and then there are 0.
+    fn set_within(&mut self, least: u64, room: u64, without: &[u32]) -> Option<Pattern> {
         let width = (room / 64) as usize + 1;
         let fitting = self.types.first_fitting(room) as u32..self.types.len() as u32;
         let kinds = fitting.rev().filter(|kind| !without.contains(kind));
@@ -109,11 +115,10 @@ impl Left<'_> {
             }
         }
         let needed = (width * (parts.len() + 1)) as u64;
-        if self.waste >= room || needed > self.words {
-            self.words = if needed > self.words { 0 } else { self.words };
-            return (self.waste >= room).then(Vec::new);
+        self.words = self.words.saturating_sub(needed);
+        if self.words == 0 {
+            return None;
         }
-        self.words -= needed;
         self.layers.clear();
         self.layers.resize(needed as usize, 0);
         self.layers[0] = 1;
@@ -123,7 +128,7 @@ impl Left<'_> {
         }
         let layer = |place: usize| &self.layers[width * place..width * (place + 1)];
         let has = |place: usize, total: u64| layer(place)[(total / 64) as usize] >> (total % 64) & 1 > 0;
-        let mut total = (room - self.waste..=room).rev().find(|&total| has(parts.len(), total))?;
+        let mut total = (least..=room).rev().find(|&total| has(parts.len(), total))?;
         let mut set = Pattern::new();
         for (place, &(kind, copies)) in parts.iter().enumerate().rev() {
             if !has(place, total) {
@@ -158,7 +163,7 @@ mod tests {
     fn forced(sizes: Vec<u64>, capacity: u64, bins: u64) -> Vec<Vec<u64>> {
         let types = Types::new(&Statement::bins(sizes, capacity)).unwrap();
         let of = |bin: Pattern| bin.into_iter().map(|kind| types.sizes[kind as usize]).collect();
-        forced_bins(&types, bins, &|| false).into_iter().map(of).collect()
+        forced_bins(&types, bins, 1 << 30, &|| false).into_iter().map(of).collect()
     }
 
     #[test]
@@ -190,7 +195,7 @@ mod tests {
             let bins = sizes.iter().sum::<u64>().div_ceil(100);
             let statement = Statement::bins(sizes, 100);
             let types = Types::new(&statement).unwrap();
-            let filled = forced_bins(&types, bins, &|| false);
+            let filled = forced_bins(&types, bins, 1 << 30, &|| false);
             pairs += filled.iter().filter(|bin| bin.len() == 2).count();
             triples += filled.iter().filter(|bin| bin.len() == 3).count();
             let size = |&kind: &u32| types.sizes[kind as usize];

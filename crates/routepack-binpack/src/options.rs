@@ -37,7 +37,7 @@ pub struct PackOptions {
     pub group_types: u32,
     /// Size of a pricing table (bytes); wider capacities are priced by search.
     pub table_bytes: u64,
-    /// Dives of one attempt of a tree search to a packing, from every eighth case (dives); 0 does without.
+    /// Dives of one attempt of a tree search to a packing, from every eighth case, every third where nothing may be wasted (dives); 0 does without.
     pub dives: u32,
     /// Cases of one tree search (cases); 0 does without.
     pub cases: u64,

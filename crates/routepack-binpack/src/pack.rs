@@ -231,6 +231,7 @@ impl Search<'_> {
                 types: &up.grouped,
                 bins,
                 random: number > 0,
+                finest: false,
                 share: 1.0,
                 cut_rounds: 0,
                 table_bytes: self.options.table_bytes,

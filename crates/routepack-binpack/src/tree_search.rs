@@ -21,9 +21,10 @@ use crate::error::PackError;
 use crate::pattern_master::Mark;
 use crate::types::Pattern;
 
-/// Cases from one dive to the next, the part of the bins left that a dive fills at once, and rounds of cuts between two
-/// fillings.
+/// Cases from one dive to the next; where nothing may be wasted, packings are rare and dives find most of them.
 const DIVE_EVERY: u64 = 8;
+const DIVE_EVERY_TIGHT: u64 = 3;
+/// The part of the bins left that a dive fills at once, and rounds of cuts between two fillings.
 const DIVE_SHARE: f64 = 0.1;
 const DIVE_CUTS: u32 = 2;
 /// What a glued case closed at once adds to the rank of its pair, as a multiple.
@@ -73,12 +74,14 @@ impl TreeSearch<'_> {
                 Converged::Open => return Ok(Settled::Open),
                 Converged::Fractional(solution) => solution,
             };
-            if self.program.work.cases.is_multiple_of(DIVE_EVERY)
+            let every = if case.space.slack == 0 { DIVE_EVERY_TIGHT } else { DIVE_EVERY };
+            if self.program.work.cases.is_multiple_of(every)
                 && self.dives < self.program.question.limits.dives
             {
                 self.dives += 1;
                 let stream = self.stream.child(self.dives.into());
-                if let Some(bins) = dive(&mut self.program, &case, true, &stream)? {
+                let kind = if self.dives.is_multiple_of(2) { DiveKind::Random } else { DiveKind::Finest };
+                if let Some(bins) = dive(&mut self.program, &case, kind, &stream)? {
                     return Ok(Settled::Packed(bins));
                 }
             }
@@ -169,15 +172,24 @@ impl TreeSearch<'_> {
     }
 }
 
+/// How dives choose: the largest values, or at random near them, also with items of the finest grain first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiveKind {
+    Largest,
+    Random,
+    Finest,
+}
+
 /// Dives for a packing from the case at hand.
 pub(crate) fn dive(
     program: &mut CaseProgram<'_>,
     case: &Case,
-    random: bool,
+    kind: DiveKind,
     stream: &Stream,
 ) -> Result<Option<Vec<Pattern>>, PackError> {
     let Question { types, bins, limits, .. } = *program.question;
     let table_bytes = limits.table_bytes;
-    let dive = Dive { types, bins, random, share: DIVE_SHARE, cut_rounds: DIVE_CUTS, table_bytes };
+    let (random, finest) = (kind != DiveKind::Largest, kind == DiveKind::Finest);
+    let dive = Dive { types, bins, random, finest, share: DIVE_SHARE, cut_rounds: DIVE_CUTS, table_bytes };
     dive.run(case, &mut program.master, stream, program.stop)
 }

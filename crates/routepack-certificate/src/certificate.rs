@@ -37,7 +37,7 @@ pub enum Proof {
 /// One node of a [`Proof::Tree`]. Types are those of the node; see [`crate::Node`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeNode {
-    /// `[2 or 3]`, sizes of items that fill a bin for good; before all other nodes, which are about what is left then.
+    /// `[1 to 3]`, sizes of items that fill a bin for good; before all other nodes, which are about what is left then.
     Fill(Vec<u64>),
     /// Either some bin holds an item of both types (two items if they are the same type): "together";
     /// or no bin does: "apart".

@@ -1,8 +1,8 @@
-//! Bins filled for good: two or three items that fill a bin, where no packing can need that bin for others.
+//! Bins filled for good: up to three items that fill a bin, where no packing can need that bin for others.
 //!
 //! Problem: K bins waste K·C − S in all, so no bin wastes more. Two items that fill a bin may always share one; three
-//! may if whatever else could be with the first has one of the other two in it (README, 4.3). Totals of sets of items are
-//! bits.
+//! may if whatever else could be with the first has one of the other two in it, or is no larger than one (README, 4.3).
+//! Totals of sets of items are bits.
 //! Complexity: O(types · log(demand) · C/64) a bin of three.
 //! Reference: S. Martello, P. Toth, Knapsack Problems (1990), ch. 8: dominance between bins.
 
@@ -33,14 +33,16 @@ pub(crate) fn check_fills<R: BufRead>(
         }
         items -= sizes.len() as u64;
         let total: u128 = sizes.iter().map(|&size| u128::from(size)).sum();
-        let (Some(waste), None, 2 | 3, true) =
-            (waste, statement.max_items, sizes.len(), total == capacity.into() && items >= *bins && *bins > 0)
+        let (Some(waste), None, 1..=3, true) =
+            (waste, statement.max_items, sizes.len(), total == capacity.into() && items >= *bins)
         else {
             return reader.invalid("a bin that is not full, or may not be filled for good");
         };
         let (room, others) = (capacity - sizes[0], types.iter().filter(|kind| !sizes[1..].contains(&kind.0)));
-        let least = u128::from(room).saturating_sub(waste) as u64;
-        if sizes.len() == 3 && reaches(others, least, room, &mut reader.meter)? {
+        // Those of at most one of the two sizes change places with it as a whole.
+        let above = sizes[1..].iter().max().unwrap_or(&0) + 1;
+        let least = (u128::from(room).saturating_sub(waste) as u64).max(above);
+        if least <= room && reaches(others, least, room, &mut reader.meter)? {
             return reader.invalid(format!("an item of size {} may be with others", sizes[0]));
         }
         *bins -= 1;

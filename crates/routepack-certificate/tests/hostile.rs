@@ -116,7 +116,7 @@ fn fills_past_the_limits_are_not_checked() {
     let body = format!("cells-at-least 3\ntree\nfill 1 1 {}\nleaf 0 1\nend\n", capacity - 2);
     let outcome = check_text(&statement, (header(&statement) + &body).as_bytes(), &Limits::default());
     assert!(matches!(outcome, Err(CheckError::NotChecked { .. })), "{outcome:?}");
-    let statement = Statement::bins((1..1_000).chain([1_000; 4]).collect(), 1_000);
+    let statement = Statement::bins((1..1_000).chain([501; 4]).collect(), 1_000);
     let fills: String = (1..500).map(|size| format!("fill {size} {}\n", 1_000 - size)).collect();
     let body = format!("cells-at-least 504\ntree\n{fills}leaf 0 1 1\nend\n");
     let text = header(&statement) + &body;

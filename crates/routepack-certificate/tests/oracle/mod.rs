@@ -111,7 +111,10 @@ pub(crate) fn refute(statement: &Statement, bins: u64, choice: u32) -> Option<Ve
 fn filled(statement: &Statement, bins: u64, choice: u32) -> Option<(Vec<u64>, Statement)> {
     let items = statement.sizes.len();
     let tuples = (0..items.pow(3)).map(|code| [code % items, code / items % items, code / items / items]);
-    let pairs = tuples.clone().filter(|tuple| tuple[2] == 0).map(|tuple| tuple[..2].to_vec());
+    let few = |most| {
+        tuples.clone().filter(move |tuple| tuple[most..] == [0; 3][most..]).map(move |tuple| tuple[..most].to_vec())
+    };
+    let pairs = few(1).chain(few(2));
     let mut all: Vec<Vec<usize>> = pairs.chain(tuples.map(Vec::from)).collect();
     all.retain(|tuple| may_fill(statement, bins, tuple));
     let chosen = all.get(choice as usize % all.len().max(1))?;
@@ -136,10 +139,11 @@ pub(crate) fn may_fill(statement: &Statement, bins: u64, tuple: &[usize]) -> boo
     let may_be_with = |set: usize| {
         let total: u64 =
             others.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1).map(|other| other.1).sum();
-        first + total <= *capacity && first + total + waste >= *capacity
+        let above = tuple[1..].iter().all(|&item| total > sizes[item]);
+        first + total <= *capacity && first + total + waste >= *capacity && above && total > 0
     };
-    let free = || tuple.len() == 2 || !(0..1 << others.len()).any(may_be_with);
-    max_items.is_none() && bins > 0 && different && total == *capacity && more && free()
+    let free = || !(0..1 << others.len()).any(may_be_with);
+    max_items.is_none() && different && total == *capacity && more && free()
 }
 
 fn grow(statement: &Statement, bins: u64, choice: u32, node: &Node, tree: &mut Vec<TreeNode>) -> bool {
