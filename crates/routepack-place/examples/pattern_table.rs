@@ -5,8 +5,10 @@
 //! `cargo run --release -p routepack-place --example pattern_table [SEED [COUNTS]]`, as `gap_table`.
 #![allow(clippy::print_stdout, reason = "a table for people")]
 
+mod processor;
 mod sources;
 
+use processor::cpu_seconds;
 use routepack_bounds::{Patterns, peak_bounds};
 use routepack_place::{PatternOptions, PatternPlaced, PlaceOptions, place, place_by_patterns};
 
@@ -32,8 +34,9 @@ fn main() -> Result<(), String> {
                 continue;
             }
             let start = cpu_seconds();
-            let options = PatternOptions::default();
-            let found = pool.install(|| place_by_patterns(loads, &placed.placement, &options, &|| false));
+            let (patterns, options) = (PatternOptions::default(), PlaceOptions::default());
+            let by_patterns = || place_by_patterns(loads, &placed.placement, &patterns, &options, &|| false);
+            let found = pool.install(by_patterns);
             let found = found.expect("valid loads");
             let seconds = start.zip(cpu_seconds()).map(|(start, end)| end - start);
             check(loads, ranks, &found);
@@ -80,13 +83,4 @@ fn check(loads: &[Vec<u64>], ranks: usize, found: &PatternPlaced) {
             }
         }
     }
-}
-
-/// User and system time of this process so far, where Linux tells: hundredths of a second.
-fn cpu_seconds() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let after_name = text.rsplit_once(')')?.1;
-    let fields: Vec<&str> = after_name.split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
-    Some((ticks(11)? + ticks(12)?) / 100.0)
 }

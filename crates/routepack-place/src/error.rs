@@ -114,10 +114,13 @@ pub enum PlaceError {
     /// Few moves and whole groups are not sought together.
     #[error("place.node_groups with a goal for moves: not both")]
     GroupedMoves,
+    /// Patterns know nothing of nodes.
+    #[error("place.node_groups with rank patterns: not both")]
+    GroupedPatterns,
     /// An option is out of range.
     #[error("{field} = {value}: {limit}")]
     Option {
-        /// Table and name of the option. with its table.
+        /// Table and name of the option.
         field: &'static str,
         /// Value found.
         value: String,

@@ -10,6 +10,7 @@ mod least_moves;
 mod lpt;
 mod node_groups;
 mod options;
+mod pattern_cover;
 mod place;
 mod program;
 mod rank_patterns;

@@ -37,7 +37,8 @@ fn place_in_every_way(loads: &[Vec<u64>], ranks: usize) {
         let options = PlaceOptions { start, resident: Some(backwards.clone()), ..PlaceOptions::default() };
         let placed = place(loads, ranks, &options, &|| false).expect("valid");
         let few = PatternOptions { max_solves: 20, dives: 1 };
-        let by_patterns = place_by_patterns(loads, &placed.placement, &few, &|| false).expect("valid");
+        let by_patterns =
+            place_by_patterns(loads, &placed.placement, &few, &options, &|| false).expect("valid");
         for (layer, loads) in loads.iter().enumerate() {
             assert_eq!(placed.layers[layer].peak, peak(loads, layer, &placed.placement));
             assert_eq!(by_patterns.layers[layer].peak, peak(loads, layer, &by_patterns.placement));

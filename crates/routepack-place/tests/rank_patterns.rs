@@ -1,37 +1,22 @@
 //! Placement by rank patterns against brute force, and its laws.
 
+#[path = "../../routepack-bounds/tests/support/least_peak.rs"]
+mod least_peak;
+
+use least_peak::least_peak;
 use proptest::prelude::*;
 use routepack_bounds::Patterns;
-use routepack_place::{PatternOptions, PatternPlaced, PlaceError, PlaceOptions, place, place_by_patterns};
+use routepack_place::{
+    NodeGroups, PatternOptions, PatternPlaced, PlaceError, PlaceOptions, place, place_by_patterns,
+};
 use routepack_problem::Placement;
 
-/// The least peak over every way to deal `loads` to ranks of equal slots.
-fn least_peak(loads: &[u64], ranks: usize) -> u64 {
-    fn deal(loads: &[u64], sums: &mut [u64], used: &mut [usize], slots: usize, best: &mut u64) {
-        let Some((&load, rest)) = loads.split_first() else {
-            *best = (*best).min(sums.iter().copied().max().unwrap_or(0));
-            return;
-        };
-        for rank in 0..sums.len() {
-            if used[rank] < slots && sums[rank] + load < *best {
-                used[rank] += 1;
-                sums[rank] += load;
-                deal(rest, sums, used, slots, best);
-                sums[rank] -= load;
-                used[rank] -= 1;
-            }
-            if used[rank] == 0 {
-                break; // empty ranks are alike
-            }
-        }
-    }
-    let mut best = u64::MAX;
-    deal(loads, &mut vec![0; ranks], &mut vec![0; ranks], loads.len() / ranks, &mut best);
-    best
+fn run_with(loads: &[Vec<u64>], start: &Placement, patterns: PatternOptions) -> PatternPlaced {
+    place_by_patterns(loads, start, &patterns, &PlaceOptions::default(), &|| false).expect("valid")
 }
 
 fn run(loads: &[Vec<u64>], start: &Placement) -> PatternPlaced {
-    place_by_patterns(loads, start, &PatternOptions::default(), &|| false).expect("valid")
+    run_with(loads, start, PatternOptions::default())
 }
 
 fn some_layer() -> impl Strategy<Value = (usize, Vec<u64>)> {
@@ -104,8 +89,14 @@ fn threads_change_nothing_and_stopping_claims_nothing_new() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
         assert_eq!(pool.install(|| run(&loads, &start.placement)), placed);
     }
-    let stopped =
-        place_by_patterns(&loads, &start.placement, &PatternOptions::default(), &|| true).expect("valid");
+    let stopped = place_by_patterns(
+        &loads,
+        &start.placement,
+        &PatternOptions::default(),
+        &PlaceOptions::default(),
+        &|| true,
+    )
+    .expect("valid");
     for (layer, before) in stopped.layers.iter().zip(&start.layers) {
         assert_eq!((layer.peak, layer.bound, &layer.proof), (before.peak, before.bound(), &None));
     }
@@ -115,10 +106,69 @@ fn threads_change_nothing_and_stopping_claims_nothing_new() {
 #[test]
 fn another_shape_is_refused_and_nothing_is_nothing() {
     let start = Placement::identity(1, 8, 4).expect("divisible");
-    let error = place_by_patterns(&[vec![1; 12]], &start, &PatternOptions::default(), &|| false);
+    let placed = |loads: &[Vec<u64>], patterns: PatternOptions, options: &PlaceOptions| {
+        place_by_patterns(loads, &start, &patterns, options, &|| false)
+    };
+    let error = placed(&[vec![1; 12]], PatternOptions::default(), &PlaceOptions::default());
     assert!(matches!(error, Err(PlaceError::Placement { name: "start", .. })), "{error:?}");
+    let grouped =
+        PlaceOptions { node_groups: Some(NodeGroups { groups: 4, nodes: 2 }), ..PlaceOptions::default() };
+    let error = placed(&[vec![1; 8]], PatternOptions::default(), &grouped);
+    assert_eq!(error, Err(PlaceError::GroupedPatterns));
+    let many = PatternOptions { dives: 1025, ..PatternOptions::default() };
+    let error = placed(&[vec![1; 8]], many, &PlaceOptions::default());
+    assert!(matches!(error, Err(PlaceError::Option { field: "patterns.dives", .. })), "{error:?}");
     let none = Placement::identity(0, 0, 4).expect("divisible");
     assert!(run(&[], &none).layers.is_empty());
     let zeros = run(&[vec![0; 8]], &start);
     assert_eq!((zeros.layers[0].peak, &zeros.placement), (0, &start));
+}
+
+/// Loads of a layer, and the identity or the placement of `place`.
+fn drawn(seed: u64, ranks: usize, slots: usize, is_placed: bool) -> (Vec<Vec<u64>>, Placement) {
+    let mut stream = routepack_anneal::Stream::new(seed);
+    let load = |_| (1000.0 * (0.5 * stream.normal()).exp()) as u64;
+    let loads = vec![(0..ranks * slots).map(load).collect::<Vec<u64>>()];
+    let start = Placement::identity(1, ranks * slots, ranks).expect("divisible");
+    let placed = place(&loads, ranks, &PlaceOptions::default(), &|| false).expect("valid");
+    (loads, if is_placed { placed.placement } else { start })
+}
+
+fn dived(loads: &[Vec<u64>], start: &Placement, dives: u32) -> PatternPlaced {
+    run_with(loads, start, PatternOptions { dives, ..PatternOptions::default() })
+}
+
+#[test]
+fn the_last_target_is_not_solved_twice() {
+    for seed in 0..5 {
+        // Of three ranks two are left after the first pattern: nothing more is solved in a dive.
+        let (loads, start) = drawn(seed, 3, 4, false);
+        let (raised, found) = (dived(&loads, &start, 0), dived(&loads, &start, 1));
+        assert!(found.layers[0].peak < raised.layers[0].peak, "there is something to dive for");
+        assert_eq!(found.layers[0].solves, raised.layers[0].solves);
+    }
+}
+
+#[test]
+fn equal_dives_are_made_once() {
+    // Layers where no dive helps, with one or two targets between bound and peak.
+    let mut tried = 0;
+    for seed in 0..60 {
+        let (loads, start) = drawn(seed, 8, 4, true);
+        let (raised, found) = (dived(&loads, &start, 0), dived(&loads, &start, 4));
+        let room = raised.layers[0].peak - raised.layers[0].bound;
+        if found.layers[0].peak == raised.layers[0].peak && (1..=2).contains(&room) {
+            assert_eq!(dived(&loads, &start, room as u32), found);
+            tried += 1;
+        }
+    }
+    assert!(tried > 0);
+}
+
+#[test]
+fn options_are_read_by_name_and_others_refused() {
+    let read = |text| serde_json::from_str::<PatternOptions>(text);
+    let few = PatternOptions { dives: 2, ..PatternOptions::default() };
+    assert_eq!(read(r#"{"dives": 2}"#).expect("known"), few);
+    assert!(read(r#"{"dive": 2}"#).is_err());
 }
