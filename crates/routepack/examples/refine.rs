@@ -9,10 +9,14 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
+#[path = "../../routepack-place/examples/processor/mod.rs"]
+mod processor;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use processor::cpu_seconds;
 use routepack::formats::{read_batch, read_toml};
 use routepack::generate::{Preset, WindowRecipe, window};
 use routepack::{Aim, Arm, Batch, Control, Job, plan, report};
@@ -83,9 +87,10 @@ fn main() -> Result<(), Error> {
                     control = control.within(Duration::from_secs_f64(seconds));
                 }
                 let clock = Instant::now();
-                let before = cpu_seconds(clock);
+                let now = || cpu_seconds().unwrap_or_else(|| clock.elapsed().as_secs_f64());
+                let before = now();
                 let plan = plan(&batch, &job, &mut control)?;
-                let seconds = cpu_seconds(clock) - before;
+                let seconds = now() - before;
                 let (step, report) = (&plan.steps[0], report(&plan, &batch)?);
                 let arm = |name: &str| report.arms.iter().find(|arm| arm.name == name).ok_or("no such arm");
                 let (ours, reorder) = (arm("routepack")?, arm("reorder")?);
@@ -119,15 +124,4 @@ fn main() -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Processor time so far, all threads; or time on the clock.
-fn cpu_seconds(clock: Instant) -> f64 {
-    let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
-        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-        // User and system time in hundredths of a second.
-        let [user, system] = [fields.get(11)?, fields.get(12)?].map(|field| field.parse::<u64>());
-        Some((user.ok()? + system.ok()?) as f64 / 100.0)
-    });
-    ticks.unwrap_or_else(|| clock.elapsed().as_secs_f64())
 }

@@ -1,5 +1,8 @@
 //! Windows of the examples, and their clock.
 
+#[path = "../../../routepack-place/examples/processor/mod.rs"]
+mod processor;
+
 use std::time::Instant;
 
 use routepack_generate::{Preset, WindowRecipe, window};
@@ -70,13 +73,8 @@ pub(crate) fn in_order(instance: &Instance, mut bins: Vec<Vec<u32>>, rows: usize
 
 /// Processor time so far, all threads; or time times threads.
 pub(crate) fn cpu_seconds(start: Instant) -> f64 {
-    let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
-        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-        // User and system time in hundredths of a second.
-        let [user, system] = [fields.get(11)?, fields.get(12)?].map(|field| field.parse::<u64>());
-        Some((user.ok()? + system.ok()?) as f64 / 100.0)
-    });
-    ticks.unwrap_or_else(|| start.elapsed().as_secs_f64() * rayon::current_num_threads() as f64)
+    processor::cpu_seconds()
+        .unwrap_or_else(|| start.elapsed().as_secs_f64() * rayon::current_num_threads() as f64)
 }
 
 /// The upper median.
