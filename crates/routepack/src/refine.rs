@@ -1,118 +1,28 @@
 //! Co-refinement: placement and layout, each for the other (DESIGN §1.4, stage 4).
 //!
-//! Problem: a layout is charged Σ_{r,g} max_p W, which its placement fixed beforehand only bounds. Find a placement and
-//! layouts of all steps whose scores are least together.
+//! Problem: a layout is charged Σ_{r,g} max_p W\[r,g,l,p\] a layer, which its placement, fixed beforehand, only bounds from
+//! below. Find a placement π of all steps and a layout x of each, so that the steps' scores, summed, are least together.
 //! Method: *starts* and *turns*. A start is a layout searched from the packing with what peaks exceed even loads by charged
 //! at a part of its weight (`routepack_arrange::arrange_to_place`): what a placement can level afterwards need not cost
-//! attention now. At all of its weight, it is the first draft. Every start is placed for on its row peaks (`routepack_place::place_on_row_peaks`) and
-//! arranged again from there, cold; the best goes on, placed for and arranged in turns until neither helps or the budget
-//! ends. The outcome is the best met by the sum over the steps of the exact score, hence never worse than the first draft.
-//! That one had a share of the arrange budget only, so a plan of one stage after the other with all of it can be better
-//! where placing has nothing to gain.
-//! In turns the blocks of shards slower than their average count more (multipliers of max_g U_g, set from the draft).
+//! attention now. At all of its weight, it is the first draft. Every start is placed for on its row peaks
+//! (`routepack_place::place_on_row_peaks`) and arranged again from there, cold; the best goes on, placed for and arranged in
+//! turns until neither helps or the budget ends. In turns the blocks of slow shards count more (`slow_shards.rs`). The
+//! outcome is the best met by the exact scores, hence never worse than the first draft. That one had a share of the arrange
+//! budget only (`refine_options.rs`), so a plan of one stage after the other with all of it can be better where placing has
+//! nothing to gain.
 //! Complexity: the arrange budget in all, and one placement for every start and turn.
-//! Reference: alternating descent over two blocks of variables; the objective and what it leaves to gain: PLACEMENT §2.3.
+//! References: J. C. Bezdek and R. J. Hathaway, Convergence of alternating optimization, Neural, Parallel and Scientific
+//! Computations 11, 2003; what it leaves to gain: PLACEMENT §2.3. Deviations: either half is a search that may fail, so a turn
+//! counts only if the exact score falls.
 
 use routepack_anneal::{Peers, Stream};
 use routepack_arrange::{ArrangeError, ArrangeOptions, Arranged, arrange_among, arrange_to_place};
 use routepack_place::{RowLoads, RowPeakOptions, place_on_row_peaks};
-use routepack_problem::{Instance, Layout, Placement, ProblemError, Score, evaluate};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use routepack_problem::{Instance, Layout, Placement, Score};
 
 use crate::moves::Tether;
+use crate::slow_shards::{WEIGHTS, block_weights, weighted};
 use crate::{Job, PlanError};
-
-/// What the placement of a plan is aimed at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Aim {
-    /// The peaks that a layout is charged with: placement and layout are refined in turns.
-    #[default]
-    RowPeaks,
-    /// The load of the whole window, before the layout is known.
-    Aggregate,
-    /// Every expert stays where it is: in its slot of the resident placement, expert e in slot e if none is given.
-    Fixed,
-}
-
-/// Options of the co-refinement; limits are counts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RefineOptions {
-    /// What the placement is aimed at; `[refine]` has no other effect unless it is `row-peaks`.
-    pub placement: Aim,
-    /// Percentages of its weight at which what expert peaks exceed even loads by is charged in layouts to start from; at
-    /// most 64, 100 for the first draft, which is started from if there are none.
-    pub expert_percent: Vec<u32>,
-    /// First temperature of arranging those, as `arrange.hottest`; 1e-12 to 1e12.
-    pub start_hottest: f64,
-    /// Cooling of arranging those, as `arrange.cooling`; 1 to 1e12.
-    pub start_cooling: f64,
-    /// Turns of placing and arranging the best start, at most; 0 to 1024.
-    pub turns: u32,
-    /// First temperature of arranging in turns, as `arrange.hottest`; 1e-12 to 1e12.
-    pub hottest: f64,
-    /// Cooling of arranging in turns, as `arrange.cooling`; 1 to 1e12.
-    pub cooling: f64,
-    /// Placing on row peaks.
-    pub row_peaks: RowPeakOptions,
-}
-
-impl Default for RefineOptions {
-    fn default() -> Self {
-        Self {
-            placement: Aim::default(),
-            expert_percent: vec![25],
-            start_hottest: 1e-3,
-            start_cooling: 50.0,
-            turns: 2,
-            hottest: 1e-4,
-            cooling: 43.0,
-            row_peaks: RowPeakOptions { proposals_per_expert: 2000, ..RowPeakOptions::default() },
-        }
-    }
-}
-
-impl RefineOptions {
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    /// The first option out of range.
-    pub fn validate(&self) -> Result<(), PlanError> {
-        let refuse = |field, value: &dyn std::fmt::Debug, limit: &str| {
-            Err(ProblemError::Setting { field, value: format!("{value:?}"), limit: limit.to_owned() }.into())
-        };
-        if let Some(percent) = self.expert_percent.iter().find(|&&percent| percent > 100) {
-            return refuse("refine.expert_percent", percent, "expected percentages from 0 to 100");
-        }
-        if self.expert_percent.len() > 64 {
-            return refuse(
-                "refine.expert_percent",
-                &self.expert_percent.len(),
-                "expected at most 64 of them",
-            );
-        }
-        if self.turns > 1024 {
-            return refuse("refine.turns", &self.turns, "expected at most 1024");
-        }
-        for (field, hottest) in
-            [("refine.start_hottest", self.start_hottest), ("refine.hottest", self.hottest)]
-        {
-            if !(1e-12..=1e12).contains(&hottest) {
-                return refuse(field, &hottest, "expected 1e-12 to 1e12");
-            }
-        }
-        for (field, cooling) in
-            [("refine.start_cooling", self.start_cooling), ("refine.cooling", self.cooling)]
-        {
-            if !(1.0..=1e12).contains(&cooling) {
-                return refuse(field, &cooling, "expected 1 to 1e12");
-            }
-        }
-        Ok(self.row_peaks.validate()?)
-    }
-}
 
 /// A placement and a layout of every step, with the scores they have together.
 #[derive(Clone)]
@@ -193,36 +103,6 @@ pub(crate) fn co_refine(
     Ok((best, !over()))
 }
 
-/// Weights of the blocks of a shard: faster than the average, about as fast, slower.
-const WEIGHTS: [u32; 3] = [16, 32, 48];
-/// A shard is about as fast as the average within one part in so many: what is less is the noise of arranging.
-const LEVEL: u64 = 20_000;
-
-/// How much the blocks of every shard count in a placement, `[steps][rows][shards]`: the slowest shard is what a score
-/// charges, so its peaks are lowered at the cost of the others'; nothing where the shards of all steps are level.
-fn block_weights(steps: &[(&Instance, &Layout)], placement: &Placement) -> Option<Vec<u32>> {
-    let of_step = |&(instance, layout): &(&Instance, &Layout)| {
-        let of_row = shard_weights(&evaluate(instance, placement, layout).shard_cost);
-        of_row.repeat(layout.num_rows())
-    };
-    let is_uneven = |weights: &Vec<u32>| weights.iter().any(|&weight| weight != WEIGHTS[1]);
-    (steps[0].0.topology().num_shards() > 1)
-        .then(|| steps.iter().flat_map(of_step).collect())
-        .filter(is_uneven)
-}
-
-fn shard_weights(costs: &[u64]) -> Vec<u32> {
-    let sum: u128 = costs.iter().map(|&cost| u128::from(cost)).sum();
-    let mean = (sum / costs.len() as u128) as u64;
-    let [faster, even, slower] = WEIGHTS;
-    let of_shard = |&cost: &u64| match cost.abs_diff(mean) >= mean / LEVEL {
-        true if cost < mean => faster,
-        true if cost > mean => slower,
-        _ => even,
-    };
-    costs.iter().map(of_shard).collect()
-}
-
 impl Search<'_> {
     /// The score of a draft with the charge for its moves.
     fn score(&self, draft: &Draft) -> [u128; 3] {
@@ -281,7 +161,8 @@ impl Search<'_> {
         // Of a start the shards are not level yet: arranging sees to that first.
         let weights =
             if stage < self.job.num_starts() { None } else { block_weights(&steps, &draft.placement) };
-        if let Some(weighted) = weights.and_then(|weights| loads.weighted(&weights).ok()) {
+        let weighted = weights.map(|weights| weighted(&loads, &weights)).transpose()?.flatten();
+        if let Some(weighted) = weighted {
             loads = weighted;
             if let Some(charge) = limit.as_mut().and_then(|limit| limit.charge.as_mut()) {
                 charge.move_cost *= u64::from(WEIGHTS[1]);
@@ -318,65 +199,6 @@ impl Search<'_> {
 
     fn seed(&self, stage: usize) -> u64 {
         Stream::new(self.job.seed).child(stage as u64).next_u64()
-    }
-}
-
-impl Job {
-    /// Whether placement and layout are refined in turns: asked for, and there are experts to place.
-    pub(crate) fn refines(&self, placement: &Placement) -> bool {
-        self.refine.placement == Aim::RowPeaks && placement.num_layers() > 0
-    }
-
-    /// Shares of the arrange budget: one for the first draft, two for the layouts at part of the weight, if any, and one
-    /// for all turns.
-    pub(crate) fn shares(&self) -> u32 {
-        if self.refine.expert_percent.is_empty() { 2 } else { 4 }
-    }
-
-    /// Layouts that co-refinement starts from.
-    fn num_starts(&self) -> usize {
-        self.refine.expert_percent.len().max(1)
-    }
-
-    /// Arranging the first draft.
-    pub(crate) fn start_options(&self) -> ArrangeOptions {
-        self.part_of_arrange(1, self.shares())
-    }
-
-    /// Arranging a start at part of the weight.
-    fn light_options(&self) -> ArrangeOptions {
-        let (hottest, cooling) = (self.refine.start_hottest, self.refine.start_cooling);
-        let starts = self.refine.expert_percent.len() as u32;
-        ArrangeOptions {
-            hottest,
-            cooling,
-            hot_acceptance: 1e-9,
-            rounds: self.arrange.rounds.min(2),
-            ..self.part_of_arrange(2, self.shares() * starts)
-        }
-    }
-
-    /// Arranging in a turn.
-    fn turn_options(&self) -> ArrangeOptions {
-        let turns = self.num_starts() as u32 + self.refine.turns;
-        ArrangeOptions {
-            hottest: self.refine.hottest,
-            hot_acceptance: 1e-9,
-            cooling: self.refine.cooling,
-            rounds: 1,
-            seeds: 0,
-            ..self.part_of_arrange(1, self.shares() * turns)
-        }
-    }
-
-    /// `shares` parts of the arrange budget cut into so many.
-    fn part_of_arrange(&self, shares: u32, parts: u32) -> ArrangeOptions {
-        let part = |count: u32| (u64::from(count) * u64::from(shares) / u64::from(parts.max(1))) as u32;
-        ArrangeOptions {
-            proposals_per_unit: part(self.arrange.proposals_per_unit).max(1),
-            descent_per_unit: part(self.arrange.descent_per_unit),
-            ..self.arrange.clone()
-        }
     }
 }
 
@@ -449,14 +271,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn slow_shards_count_more() {
-        assert_eq!(shard_weights(&[7]), [32]);
-        assert_eq!(shard_weights(&[0, 0]), [32, 32]);
-        assert_eq!(shard_weights(&[1_000_000, 1_000_049, 1_000_000 - 49]), [32, 32, 32]);
-        assert_eq!(shard_weights(&[1_000_000, 1_000_050, 1_000_000 - 50]), [32, 48, 16]);
-        assert_eq!(shard_weights(&[u64::MAX, u64::MAX, 0]), [48, 48, 16]);
     }
 }

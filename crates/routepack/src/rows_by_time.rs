@@ -1,10 +1,15 @@
 //! Rows by simulated step time: `rows = { extra_rows = N }` on the job's `[machine]` (DESIGN §1.2).
 //!
-//! Problem: under pipelining more rows than R* can be faster: the bubble is about (pp − 1)/R of the work, while every row
-//! adds a slowest slot and busiest ranks. No cost per row describes a bubble that shrinks.
-//! Method: every R from R* to R* + N is arranged alike under the first placement and simulated; the least goes on to
-//! refinement. The others stay as witnesses, rows of all in the faster order ([`crate::row_order`]). Refinement changes the placement, so at the end all are simulated again
-//! under the plan's, and the fastest is the plan: what [`routepack_verify`] recomputes.
+//! Problem: R* is the fewest rows, but under a pipeline of pp stages more can be faster: its bubble is about (pp − 1)/R of
+//! the work, while every row adds a slowest slot and busiest ranks. No cost per row describes a bubble that shrinks. Find
+//! the R from R* to R* + N whose layout takes the least simulated seconds under the plan's placement.
+//! Method: every R is arranged alike under the first placement and simulated; the fastest goes on to refinement. The others
+//! stay as witnesses. Refinement changes the placement, so at the end all are simulated again under the plan's, each with
+//! its rows in the faster order ([`crate::row_order`]), and the fastest is the plan: what [`routepack_verify`] recomputes.
+//! Complexity: N/v + 1 searches of a layout, v the multiple of rows; of each two simulations before and after refinement.
+//! Reference: the bubble of pipelines is that of D. Narayanan and others, Efficient large-scale language model training on
+//! GPU clusters using Megatron-LM, SC 2021, doi 10.1145/3458817.3476209. Deviation: only R* is certified, that another R is
+//! faster is a figure of the machine's model.
 
 use routepack_problem::{Instance, Layout, Placement, ProblemError, RowsPolicy, Score, evaluate};
 use routepack_simulate::{Machine, SimulateError};
