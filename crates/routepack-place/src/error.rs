@@ -69,6 +69,17 @@ pub enum PlaceError {
         /// Blocks: rows times EDP shards, of all steps.
         expected: usize,
     },
+    /// Not one weight a layer.
+    #[error("weights of {found} layers, the loads have {expected}")]
+    LayerWeights {
+        /// Weights given.
+        found: usize,
+        /// Layers.
+        expected: usize,
+    },
+    /// Weighted peaks leave the exact range.
+    #[error("weights times peaks where the experts are now sum to 2^127 or more over all layers")]
+    WeightedOverflow,
     /// Not one limit a layer.
     #[error("move limits for {found} layers, the loads have {expected}")]
     Limits {

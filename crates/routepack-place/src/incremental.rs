@@ -39,7 +39,7 @@ pub enum MoveGoal {
         /// ε in parts per million.
         tolerance_ppm: u32,
     },
-    /// The least sum of peaks with at most so many moved experts.
+    /// The least sum of peaks, each times the weight of its layer, with at most so many moved experts.
     Budget {
         /// Moved experts of a layer at most; unlimited when absent.
         #[serde(default)]
@@ -98,7 +98,8 @@ struct Point {
 /// Layers where the goal cannot be met get the lowest peak found.
 ///
 /// # Errors
-/// As [`place`]; a resident placement of another shape than the loads.
+/// As [`place`]; a resident placement of another shape than the loads; `layer_weights` of other layers, or beyond the exact
+/// range.
 pub fn place_incrementally(
     loads: &[Vec<u64>],
     resident: &Placement,
@@ -107,7 +108,8 @@ pub fn place_incrementally(
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Moved, PlaceError> {
     let Curves { points: curves, bounds, finished } = curves(loads, resident, goal, options, stop)?;
-    let chosen = choose(&curves, &bounds, goal);
+    let weights = weights(&curves, &options.layer_weights)?;
+    let chosen = choose(&curves, &bounds, &weights, goal);
     let mut slots = Vec::with_capacity(loads.len());
     let mut layers = Vec::with_capacity(loads.len());
     for (layer, point) in chosen.into_iter().enumerate() {
@@ -257,8 +259,25 @@ fn curve(
     (points, finished)
 }
 
+/// What a routed row of every layer's peak costs, `[layers]`.
+fn weights(curves: &[Vec<Point>], given: &[u64]) -> Result<Vec<u64>, PlaceError> {
+    if given.is_empty() {
+        return Ok(vec![1; curves.len()]);
+    }
+    if given.len() != curves.len() {
+        return Err(PlaceError::LayerWeights { found: given.len(), expected: curves.len() });
+    }
+    // Peaks are highest where nothing moves.
+    let cost = |(points, &weight): (&Vec<Point>, &u64)| u128::from(points[0].peak) * u128::from(weight);
+    let total = curves.iter().zip(given).map(cost).try_fold(0u128, u128::checked_add);
+    match total {
+        Some(total) if total < 1 << 127 => Ok(given.to_vec()),
+        _ => Err(PlaceError::WeightedOverflow),
+    }
+}
+
 /// One point a layer.
-fn choose(curves: &[Vec<Point>], bounds: &[PeakBounds], goal: MoveGoal) -> Vec<Point> {
+fn choose(curves: &[Vec<Point>], bounds: &[PeakBounds], weights: &[u64], goal: MoveGoal) -> Vec<Point> {
     let lowest = |points: &[Point]| points.last().expect("staying is a point").clone();
     match goal {
         MoveGoal::Within { tolerance_ppm } => curves
@@ -278,7 +297,7 @@ fn choose(curves: &[Vec<Point>], bounds: &[PeakBounds], goal: MoveGoal) -> Vec<P
                 .collect();
             match total {
                 None => within.into_iter().map(lowest).collect(),
-                Some(total) => share(&within, total),
+                Some(total) => share(&within, weights, total),
             }
         }
         MoveGoal::Cost { move_cost, steps } => curves
@@ -294,20 +313,20 @@ fn choose(curves: &[Vec<Point>], bounds: &[PeakBounds], goal: MoveGoal) -> Vec<P
     }
 }
 
-/// The points with the least sum of peaks and at most `total` moves in all (ties: fewer moves).
-fn share(curves: &[&[Point]], total: u32) -> Vec<Point> {
+/// The points with the least weighted sum of peaks and at most `total` moves in all (ties: fewer moves).
+fn share(curves: &[&[Point]], weights: &[u64], total: u32) -> Vec<Point> {
     let most: u64 = curves.iter().map(|points| u64::from(points.last().map_or(0, |point| point.moved))).sum();
     let budget = u64::from(total).min(most) as usize;
-    // best[m]: least sum of peaks of the layers so far with at most m moves; the choice of every layer and m.
+    // best[m]: least weighted sum of peaks of the layers so far with at most m moves; the choice of every layer and m.
     let mut best = vec![0u128; budget + 1];
     let mut choices: Vec<Vec<u16>> = Vec::with_capacity(curves.len());
-    for points in curves {
+    for (points, &weight) in curves.iter().zip(weights) {
         let mut next = vec![u128::MAX; budget + 1];
         let mut choice = vec![0u16; budget + 1];
         for moves in 0..=budget {
             for (index, point) in points.iter().enumerate() {
                 let Some(rest) = moves.checked_sub(point.moved as usize) else { break };
-                let sum = best[rest] + u128::from(point.peak);
+                let sum = best[rest] + u128::from(point.peak) * u128::from(weight);
                 if sum < next[moves] {
                     next[moves] = sum;
                     choice[moves] = index as u16;

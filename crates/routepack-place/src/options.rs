@@ -39,6 +39,11 @@ pub struct PlaceOptions {
     /// Groups of experts that stay whole on a node; none when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_groups: Option<NodeGroups>,
+    /// What a routed row of every layer's peak costs `[layers]`, alike in all if empty: a common budget of moves is spent
+    /// where it saves most. Given by the caller, not by options files.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub layer_weights: Vec<u64>,
     /// The placement the weights have now; experts that stay on a rank keep their slot. Given by the caller, not by
     /// options files.
     #[serde(skip)]
@@ -56,6 +61,7 @@ impl Default for PlaceOptions {
             max_triples: 200,
             second_start: true,
             node_groups: None,
+            layer_weights: Vec::new(),
             resident: None,
         }
     }

@@ -165,6 +165,26 @@ proptest! {
         prop_assert!(totals(&common).1 <= total);
         prop_assert!(totals(&common).0 <= totals(&each).0);
     }
+
+    #[test]
+    fn a_common_budget_saves_cost_not_rows(
+        layers in prop::collection::vec((prop::collection::vec(0u64..1000, 12), 0u64..5), 2..5),
+        share in 0u32..6, seed in any::<u64>(),
+    ) {
+        let (loads, layer_weights): (Vec<_>, Vec<u64>) = layers.into_iter().unzip();
+        let resident = resident(loads.len(), 12, 4, seed);
+        let cost = |moved: &Moved| -> u64 {
+            moved.layers.iter().zip(&layer_weights).map(|(layer, weight)| layer.peak * weight).sum()
+        };
+        let each = run(&loads, &resident, MoveGoal::Budget { per_layer: Some(share), total: None });
+        let goal = MoveGoal::Budget { per_layer: None, total: Some(share * loads.len() as u32) };
+        let options = PlaceOptions { layer_weights: layer_weights.clone(), ..PlaceOptions::default() };
+        let common = place_incrementally(&loads, &resident, goal, &options, &|| false).expect("valid");
+        prop_assert!(cost(&common) <= cost(&each));
+        for (layer, weight) in common.layers.iter().zip(&layer_weights) {
+            prop_assert!(*weight > 0 || layer.moved == 0, "nothing moves where nothing is saved");
+        }
+    }
 }
 
 /// Moves of best swaps against the heaviest rank until it is within the tolerance: written anew, from its definition.
@@ -263,4 +283,30 @@ fn another_shape_is_refused() {
     let options = PlaceOptions::default();
     let error = place_incrementally(&[vec![1; 12]], &resident, within(0), &options, &|| false);
     assert!(matches!(error, Err(PlaceError::Resident { .. })), "{error:?}");
+}
+
+#[test]
+fn few_moves_go_where_they_save_most() {
+    // One swap brings the first layer from 30 to 20 and the second from 16 to 10.
+    let loads = [vec![15, 15, 5, 5], vec![8, 8, 2, 2]];
+    let resident = Placement::identity(2, 4, 2).expect("divisible");
+    let goal = MoveGoal::Budget { per_layer: None, total: Some(2) };
+    let moved = |layer_weights: &[u64]| {
+        let options = PlaceOptions { layer_weights: layer_weights.to_vec(), ..PlaceOptions::default() };
+        place_incrementally(&loads, &resident, goal, &options, &|| false)
+    };
+    let moves = |weights: &[u64]| -> Vec<u32> {
+        moved(weights).expect("valid").layers.iter().map(|layer| layer.moved).collect()
+    };
+    assert_eq!(moves(&[]), [2, 0]);
+    assert_eq!(moves(&[1, 1]), [2, 0]);
+    assert_eq!(moves(&[1, 2]), [0, 2], "2 · 6 of cost are more than 10");
+    assert_eq!(moved(&[1]), Err(PlaceError::LayerWeights { found: 1, expected: 2 }));
+    let heavy = [vec![1 << 60, 1 << 60, 0, 0], vec![0; 4]];
+    let options = PlaceOptions { layer_weights: vec![u64::MAX, 1], ..PlaceOptions::default() };
+    assert!(place_incrementally(&heavy, &resident, goal, &options, &|| false).is_ok());
+    let options = PlaceOptions { layer_weights: vec![u64::MAX; 40], ..PlaceOptions::default() };
+    let (heavy, resident) = (vec![heavy[0].clone(); 40], Placement::identity(40, 4, 2).expect("divisible"));
+    let error = place_incrementally(&heavy, &resident, goal, &options, &|| false);
+    assert_eq!(error, Err(PlaceError::WeightedOverflow));
 }

@@ -67,8 +67,14 @@ pub(crate) struct Tether {
 
 impl Tether {
     /// What a goal leaves to the co-refinement after an incremental placement: the moves it used and, of a budget, its share
-    /// of what is left.
-    pub(crate) fn after(moved: &Moved, resident: Placement, goal: MoveGoal, refine_up_to: u32) -> Self {
+    /// of what is left; `weights` are what a routed row of every layer's peak costs.
+    pub(crate) fn after(
+        moved: &Moved,
+        resident: Placement,
+        weights: &[u64],
+        goal: MoveGoal,
+        refine_up_to: u32,
+    ) -> Self {
         let mut moves: Vec<u32> = moved.layers.iter().map(|layer| layer.moved).collect();
         let experts = resident.num_experts() as u32;
         let mut charge = None;
@@ -82,7 +88,7 @@ impl Tether {
                 let most = per_layer.unwrap_or(experts).min(experts);
                 match total {
                     None => moves.fill(most),
-                    Some(total) => share_rest(&mut moves, most, total),
+                    Some(total) => share_rest(&mut moves, weights, most, total),
                 }
             }
         }
@@ -111,15 +117,20 @@ impl Tether {
     }
 }
 
-/// Deals what is left of `total` to the layers with fewest moves, two at a time: a swap is two moves.
-fn share_rest(moves: &mut [u32], most: u32, total: u32) {
+/// Deals what is left of `total` to the layers, two at a time, for a swap is two moves: in proportion to their weights, the
+/// next to the layer that then has fewest moves a weight. Layers without weight get none.
+fn share_rest(moves: &mut [u32], weights: &[u64], most: u32, total: u32) {
     let used: u64 = moves.iter().map(|&moved| u64::from(moved)).sum();
     let mut rest = u64::from(total).saturating_sub(used);
     while rest > 0 {
-        let open = moves.iter_mut().filter(|moved| **moved < most).min_by_key(|moved| **moved);
-        let Some(fewest) = open else { break };
-        let more = 2.min(most - *fewest).min(rest.try_into().unwrap_or(u32::MAX));
-        *fewest += more;
+        let open = moves.iter_mut().zip(weights).filter(|(moved, weight)| **moved < most && **weight > 0);
+        let next = open.min_by(|(a, of_a), (b, of_b)| {
+            let ahead = |moved: u32, other: u64| u128::from(moved.saturating_add(2)) * u128::from(other);
+            ahead(**a, **of_b).cmp(&ahead(**b, **of_a))
+        });
+        let Some((next, _)) = next else { break };
+        let more = 2.min(most - *next).min(rest.try_into().unwrap_or(u32::MAX));
+        *next += more;
         rest -= u64::from(more);
     }
 }
@@ -130,14 +141,17 @@ mod tests {
 
     #[test]
     fn a_budget_is_shared_and_never_exceeded() {
-        for (moves, most, total, expected) in [
-            (vec![0, 4, 2], 8, 12, vec![4, 4, 4]),
-            (vec![0, 4, 2], 3, 100, vec![3, 4, 3]),
-            (vec![0, 0], 8, 3, vec![2, 1]),
-            (vec![5, 0], 8, 5, vec![5, 0]),
+        for (moves, weights, most, total, expected) in [
+            (vec![0, 4, 2], vec![1; 3], 8, 12, vec![4, 4, 4]),
+            (vec![0, 4, 2], vec![7; 3], 3, 100, vec![3, 4, 3]),
+            (vec![0, 0], vec![1; 2], 8, 3, vec![2, 1]),
+            (vec![5, 0], vec![1; 2], 8, 5, vec![5, 0]),
+            (vec![0, 0], vec![1, 3], 8, 8, vec![2, 6]),
+            (vec![0, 0], vec![1, 3], 8, 14, vec![6, 8]),
+            (vec![0, 0, 0], vec![0, 1, 0], 8, 14, vec![0, 8, 0]),
         ] {
             let mut shared = moves;
-            share_rest(&mut shared, most, total);
+            share_rest(&mut shared, &weights, most, total);
             assert_eq!(shared, expected);
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use routepack_arrange::{ArrangeProgress, arrange_among, spread_bins};
 use routepack_certificate::Limits;
 use routepack_lp::Backend;
-use routepack_place::{match_ranks, place, place_incrementally};
+use routepack_place::{PlaceOptions, match_ranks, place, place_incrementally};
 use routepack_problem::{Batch, Instance, Layout, Placement, Prepared, RowsPolicy, Score, prepare};
 use routepack_simulate::Machine;
 use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement, window_sha256};
@@ -172,8 +172,10 @@ fn place_experts(
         return Ok(Start { placement: placed.placement, tether: None, finished: placed.finished });
     };
     let resident = resident_or_identity(&loads, ranks, job)?;
-    let moved = place_incrementally(&loads, &resident, goal, &job.place, stop)?;
-    let tether = Some(Tether::after(&moved, resident, goal, job.moves.refine_up_to));
+    let weights = prepared.instances[0].charges().expert();
+    let options = PlaceOptions { layer_weights: weights.to_vec(), ..job.place.clone() };
+    let moved = place_incrementally(&loads, &resident, goal, &options, stop)?;
+    let tether = Some(Tether::after(&moved, resident, weights, goal, job.moves.refine_up_to));
     Ok(Start { placement: moved.placement, tether, finished: moved.finished })
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use routepack::generate::{Preset, window};
 use routepack::place::{MoveGoal, NodeGroups};
+use routepack::problem::{ExactDecimal, Gamma};
 use routepack::{
     Aim, Batch, Control, Job, MoveOptions, Placement, Plan, Sequence, html_report, plan, verify,
 };
@@ -78,6 +79,22 @@ fn a_goal_bounds_the_moves_of_every_aim() {
     }
     let fixed = planned(Aim::Fixed, None, 0);
     assert_eq!(moved(&fixed), [0, 0, 0], "fixed is where the weights are");
+}
+
+#[test]
+fn a_common_budget_follows_the_weights_of_layers() {
+    let (batch, mut job) = drifting(1);
+    let batch = Arc::new(batch);
+    job.place.resident = Some(resident());
+    job.moves.goal = Some(MoveGoal::Budget { per_layer: None, total: Some(12) });
+    for aim in [Aim::RowPeaks, Aim::Aggregate] {
+        job.refine.placement = aim;
+        let gamma = [0, 0, 1].map(ExactDecimal::from);
+        job.cost.gamma = Some(Gamma::PerLayer(gamma.to_vec()));
+        let plan = plan(&batch, &job, &mut Control::new()).expect("valid");
+        let moves = moved(&plan);
+        assert!(moves[..2] == [0, 0] && moves[2] > 6, "only the last layer costs anything: {moves:?}");
+    }
 }
 
 #[test]
