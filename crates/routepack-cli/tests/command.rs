@@ -342,7 +342,7 @@ fn placing_from_where_the_weights_are() {
     shell.refuses(
         "place w.npz --ep 2 --resident from.json",
         3,
-        &["resident placement has 4 ranks", "2 ranks"],
+        &["from.json: ", "resident placement has 2 layers, 16 experts, 4 ranks", "2 ranks"],
     );
     assert_eq!(shell.run("place w.npz --ep 4 --within 2 --moves 3").status.code(), Some(2));
     assert_eq!(shell.run("place w.npz --ep 4 --within 200").status.code(), Some(2));
@@ -759,9 +759,204 @@ fn errors_blame_the_file_that_is_wrong() {
     assert_eq!(shell.run("generate cut --experts 4 --lengths window.json -o w.npz").status.code(), Some(2));
 }
 
+#[test]
+fn a_resident_placement_of_another_shape_is_blamed_itself() {
+    let shell = small();
+    // The window has 1 layer of 4 experts, the job 2 ranks.
+    for (name, text, found) in [
+        (
+            "layers.json",
+            r#"{"ep": 2, "log2phys": [[0, 1, 2, 3], [0, 1, 2, 3]]}"#,
+            "2 layers, 4 experts, 2 ranks",
+        ),
+        ("experts.json", r#"{"ep": 2, "log2phys": [[0, 1]]}"#, "1 layers, 2 experts, 2 ranks"),
+        ("ranks.json", r#"{"ep": 4, "log2phys": [[0, 1, 2, 3]]}"#, "1 layers, 4 experts, 4 ranks"),
+    ] {
+        shell.write(name, text);
+        for line in [
+            "place window.json --ep 2",
+            "place window.json --ep 2 --within 1",
+            "plan window.json --job job.toml",
+            "plan window.json --job job.toml --placement fixed",
+            "sequence window.json --job job.toml -q",
+        ] {
+            let blame = format!("routepack: {name}: ");
+            let parts = [&blame, "resident placement", found, "1 layers, 4 experts, 2 ranks"];
+            shell.refuses(&format!("{line} --resident {name}"), 3, &parts);
+        }
+    }
+    let grouped = format!("{JOB}[place]\nnode_groups = {{ groups = 2, nodes = 2 }}\n");
+    shell.write("grouped.toml", &grouped);
+    shell.write("split.json", r#"{"ep": 2, "log2phys": [[0, 2, 1, 3]]}"#);
+    let line = "plan window.json --job grouped.toml --resident split.json";
+    shell.refuses(line, 3, &["routepack: split.json: ", "group 0 of layer 0"]);
+    shell.refuses("place window.json --ep 3", 3, &["--ep 3: ", "4 experts"]);
+    shell.refuses("place window.json --ep 0", 3, &["--ep 0: ", "4 experts"]);
+}
+
+/// What is wrong with any window is said before the first is planned, and no file is written.
+#[test]
+fn a_sequence_is_of_one_model_and_refused_as_a_whole() {
+    let shell = small();
+    let counts = |layer: &str| format!(r#"{{"lengths": [6, 6], "expert_counts": [[{layer}], [{layer}]]}}"#);
+    shell.write("layers.json", &counts("[6, 0, 6, 0], [6, 0, 6, 0]"));
+    shell.write("experts.json", &counts("[6, 0, 6, 0, 0, 0]"));
+    shell.write("odd.json", &counts("[6, 0, 5, 0]"));
+    shell.write("empty.json", r#"{"lengths": []}"#);
+    shell.write("plain.json", r#"{"lengths": [6, 6, 6, 6]}"#);
+    for (name, parts) in [
+        ("layers.json", ["2 layers, 4 experts", "1 layers, 4 experts"]),
+        ("experts.json", ["1 layers, 6 experts", "1 layers, 4 experts"]),
+        ("odd.json", ["expert_counts", "routed rows"]),
+        ("empty.json", ["no samples", ""]),
+    ] {
+        // A window without routes between changes nothing.
+        let line =
+            format!("sequence window.json plain.json {name} --job job.toml -q --alone -o plans --csv t.csv");
+        let blame = format!("routepack: {name}: ");
+        shell.refuses(&line, 3, &[&blame, parts[0], parts[1]]);
+        assert!(!shell.path("plans").exists() && !shell.path("t.csv").exists(), "{name}");
+    }
+    shell.answer("sequence window.json plain.json window.json --job job.toml -q -o plans");
+    assert_eq!(names(&shell.path("plans")).len(), 3);
+}
+
+/// A folder never holds plans of two runs: what this one makes anew is removed first, what it does not make is named.
+#[test]
+fn plans_of_an_earlier_sequence_are_not_mixed_with_others() {
+    let shell = small();
+    let line = |windows: &str| format!("sequence {windows} --job job.toml -q --alone -o plans");
+    shell.answer(&line("window.json window.json window.json"));
+    shell.refuses(&line("window.json window.json"), 3, &["0003.plan.json", "this one has 2", "remove it"]);
+    assert_eq!(names(&shell.path("plans")).len(), 3, "nothing is removed before all is checked");
+    // Refused when it comes to the second window: the first is new, no other is left from before.
+    shell.write("few.json", r#"{"lengths": [6]}"#);
+    let refused = format!("{} --csv moves.csv", line("window.json few.json window.json"));
+    assert_eq!(shell.run(&refused).status.code(), Some(3));
+    assert_eq!(names(&shell.path("plans")), ["0001.plan.json"]);
+    let csv = fs::read_to_string(shell.path("moves.csv")).expect("a table of what was planned");
+    assert_eq!(csv.lines().count(), 2, "{csv}");
+    shell.answer(&line("window.json"));
+}
+
 #[cfg(unix)]
 mod unix {
     use super::*;
+
+    fn signal(signal: &str, child: &std::process::Child) {
+        // It may have ended by itself.
+        let _ = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    }
+
+    /// A sequence of many windows in the background, its first plan written.
+    fn begun(shell: &Shell) -> std::process::Child {
+        shell.answer("generate window --preset single --seed 1 -o w.npz --job-output job.toml");
+        let windows = "w.npz ".repeat(200);
+        let line = format!("sequence {windows} --job job.toml -q --json -o plans --csv moves.csv");
+        let mut command = shell.command(&line);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        while !shell.path("plans/0001.plan.json").exists() {
+            assert!(child.try_wait().expect("a child").is_none(), "it ended without a plan");
+            std::thread::yield_now();
+        }
+        child
+    }
+
+    fn plans(shell: &Shell) -> Vec<std::ffi::OsString> {
+        let mut plans = names(&shell.path("plans"));
+        plans.retain(|name| name.to_string_lossy().ends_with(".plan.json"));
+        plans
+    }
+
+    #[test]
+    fn ctrl_c_ends_a_sequence_with_the_plans_so_far() {
+        let shell = Shell::new();
+        let child = begun(&shell);
+        signal("-INT", &child);
+        let output = child.wait_with_output().expect("ended");
+        assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let windows = answer["windows"].as_array().expect("windows");
+        assert!(!windows.is_empty() && windows.len() < 200 && answer["finished"] == false);
+        assert_eq!(plans(&shell).len(), windows.len());
+        for (index, window) in windows.iter().enumerate() {
+            let plan = format!("plans/{:04}.plan.json", index + 1);
+            let text = fs::read_to_string(shell.path(&plan)).expect("a plan");
+            assert!(text.contains(window["plan_sha256"].as_str().expect("a digest")));
+            shell.answer(&format!("verify {plan} --window w.npz"));
+        }
+        let csv = fs::read_to_string(shell.path("moves.csv")).expect("a table");
+        assert_eq!(csv.lines().count(), 1 + 4 * windows.len());
+    }
+
+    #[test]
+    fn a_killed_sequence_leaves_whole_plans() {
+        let shell = Shell::new();
+        let mut child = begun(&shell);
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        for plan in plans(&shell) {
+            shell.answer(&format!("verify plans/{} --window w.npz", plan.to_string_lossy()));
+        }
+        assert!(!shell.path("moves.csv").exists());
+        let over = plans(&shell).len();
+        let again = format!("sequence {} --job job.toml -q --alone -o plans", "w.npz ".repeat(over + 1));
+        shell.answer(&again);
+        assert_eq!(plans(&shell).len(), over + 1);
+    }
+
+    /// Until all input is there, no answer can be given: the resident placement is input, too.
+    #[test]
+    fn ctrl_c_ends_placing_that_waits_for_the_resident_placement() {
+        let shell = small();
+        assert!(Command::new("mkfifo").arg(shell.path("pipe")).status().expect("mkfifo").success());
+        for line in [
+            "place window.json --ep 2 --resident pipe -o placement.json",
+            "sequence window.json --job job.toml -q --resident pipe -o plans",
+        ] {
+            let mut child = shell.command(line).stdout(Stdio::null()).spawn().expect("started");
+            // Opens when the command does.
+            let pipe = fs::OpenOptions::new().write(true).open(shell.path("pipe")).expect("a reader");
+            signal("-INT", &child);
+            drop(pipe);
+            let status = child.wait().expect("ended");
+            assert_eq!(status.code(), None, "{line}: {status}");
+        }
+        assert!(!shell.path("placement.json").exists() && !shell.path("plans").exists());
+    }
+
+    /// From when the handler is there, the answer is the best so far, whole, however early Ctrl-C comes.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn ctrl_c_gives_the_best_placement_so_far() {
+        let shell = Shell::new();
+        shell
+            .answer("generate window --preset mixed --set prompts=8 --seed 1 -o w.npz --job-output job.toml");
+        let line = "place w.npz --ep 32 --within 0 --json -o placement.json --threads 1";
+        let mut child =
+            shell.command(line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+        let catches = |status: &str| {
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
+        };
+        let status = format!("/proc/{}/status", child.id());
+        while child.try_wait().expect("a child").is_none()
+            && !fs::read_to_string(&status).is_ok_and(|status| catches(&status))
+        {
+            std::thread::yield_now();
+        }
+        signal("-INT", &child);
+        let output = child.wait_with_output().expect("ended");
+        assert!(output.status.success(), "{}", output.status);
+        let file: serde_json::Value =
+            serde_json::from_slice(&fs::read(shell.path("placement.json")).expect("a file")).expect("JSON");
+        for layer in file["log2phys"].as_array().expect("layers") {
+            let mut slots: Vec<u64> =
+                layer.as_array().expect("slots").iter().map(|slot| slot.as_u64().expect("a slot")).collect();
+            slots.sort_unstable();
+            assert!(slots.iter().copied().eq(0..slots.len() as u64), "a bijection");
+        }
+    }
 
     fn shell_line(shell: &Shell, line: &str) -> Output {
         let line = line.replace("routepack", env!("CARGO_BIN_EXE_routepack"));
@@ -843,6 +1038,7 @@ mod unix {
             "report - --window window.json --html page.html",
             "simulate - --window window.json --model qwen3-30b-a3b --cluster h20",
             "calibrate - -C 5",
+            "sequence - --job job.toml",
         ] {
             let mut command = shell.command(line);
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started");

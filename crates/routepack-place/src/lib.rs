@@ -28,7 +28,7 @@ pub use error::PlaceError;
 pub use incremental::{MoveGoal, Moved, MovedLayer, TradeOff, place_incrementally, trade_off};
 pub use node_groups::NodeGroups;
 pub use options::{PlaceOptions, Start};
-pub use place::{Placed, PlacedLayer, place};
+pub use place::{Placed, PlacedLayer, check_resident, place};
 pub use program::{equal_cardinality_partition, rank_pattern_program};
 pub use rank_patterns::{PatternLayer, PatternOptions, PatternPlaced, place_by_patterns};
 pub use relabel::match_ranks;

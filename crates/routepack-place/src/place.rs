@@ -136,13 +136,24 @@ fn reference(
     let Some(resident) = &options.resident else {
         return Ok(Placement::identity(num_layers, num_experts, num_ranks).expect("divisibility is checked"));
     };
+    check_resident(resident, num_layers, num_experts, num_ranks)?;
+    Ok(resident.clone())
+}
+
+/// Checks that a resident placement is of a model with these layers, experts a layer and EP ranks.
+///
+/// # Errors
+/// It is not.
+pub fn check_resident(
+    resident: &Placement,
+    num_layers: usize,
+    num_experts: usize,
+    num_ranks: usize,
+) -> Result<(), PlaceError> {
     let describe = |layers, experts, ranks| format!("{layers} layers, {experts} experts, {ranks} ranks");
     let found = describe(resident.num_layers(), resident.num_experts(), resident.num_ranks());
     let expected = describe(num_layers, num_experts, num_ranks);
-    if found != expected {
-        return Err(PlaceError::Resident { found, expected });
-    }
-    Ok(resident.clone())
+    if found == expected { Ok(()) } else { Err(PlaceError::Resident { found, expected }) }
 }
 
 /// Places one layer without groups; slots, outcome and whether every method ran to its end.

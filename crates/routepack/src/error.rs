@@ -1,5 +1,6 @@
 //! Why no plan was made.
 
+use routepack_place::PlaceError;
 use routepack_problem::ProblemError;
 use thiserror::Error;
 
@@ -12,7 +13,7 @@ pub enum PlanError {
     Problem(#[from] routepack_problem::ProblemError),
     /// The placement stage refused its input.
     #[error("placement: {0}")]
-    Place(#[from] routepack_place::PlaceError),
+    Place(#[from] PlaceError),
     /// The packing stage refused its input.
     #[error("rows: {0}")]
     Pack(#[from] routepack_binpack::PackError),
@@ -50,6 +51,16 @@ pub enum PlanError {
         step: i64,
         /// Why.
         error: Box<PlanError>,
+    },
+    /// A batch of another model than those planned before it.
+    #[error(
+        "expert_counts has {found}: in the windows before it has {expected}, and a sequence is of one model"
+    )]
+    OtherModel {
+        /// Layers and experts of the batch.
+        found: String,
+        /// Layers and experts of the batches before.
+        expected: String,
     },
     /// The job's machine cannot run the window.
     #[error("[machine]: {0}")]
@@ -92,7 +103,16 @@ impl PlanError {
             | Self::Machine(_)
             | Self::Rows { .. }
             | Self::NotFound { .. } => true,
-            Self::Backend(_) | Self::Verify(_) => false,
+            Self::OtherModel { .. } | Self::Backend(_) | Self::Verify(_) => false,
+        }
+    }
+
+    /// Whether the resident placement is at fault, if one was given.
+    pub fn concerns_resident(&self) -> bool {
+        match self {
+            Self::Place(PlaceError::Resident { .. } | PlaceError::SplitGroup { .. }) => true,
+            Self::Step { error, .. } => error.concerns_resident(),
+            _ => false,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use routepack_arrange::{ArrangeProgress, arrange_among, spread_bins};
 use routepack_certificate::Limits;
 use routepack_lp::Backend;
-use routepack_place::{PlaceOptions, match_ranks, place, place_incrementally};
+use routepack_place::{PlaceOptions, check_resident, match_ranks, place, place_incrementally};
 use routepack_problem::{Batch, Instance, Layout, Placement, Prepared, RowsPolicy, Score, prepare};
 use routepack_simulate::Machine;
 use routepack_verify::{AssembleInputs, Plan, StepDecisions, assemble, statement, window_sha256};
@@ -183,7 +183,10 @@ fn place_experts(
 fn resident_or_identity(loads: &[Vec<u64>], ranks: usize, job: &Job) -> Result<Placement, PlanError> {
     let experts = loads.first().map_or(0, Vec::len);
     match &job.place.resident {
-        Some(resident) if !loads.is_empty() => Ok(resident.clone()),
+        Some(resident) if !loads.is_empty() => {
+            check_resident(resident, loads.len(), experts, ranks)?;
+            Ok(resident.clone())
+        }
         _ => Ok(Placement::identity(loads.len(), experts, ranks)?),
     }
 }

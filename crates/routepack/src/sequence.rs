@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use routepack_place::{MoveGoal, Start};
-use routepack_problem::{Batch, ExpertCounts, Placement};
+use routepack_place::{MoveGoal, Start, check_resident};
+use routepack_problem::{Batch, ExpertCounts, Placement, prepare};
 use routepack_verify::Plan;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,6 +33,8 @@ pub struct Sequence {
     resident: Option<Placement>,
     /// Where they would be if every placement were made from scratch.
     scratch: Option<Placement>,
+    /// Layers and experts of the batches with routes that were planned.
+    model: Option<[usize; 2]>,
 }
 
 /// One way to place, over one batch. Integers are exact; floats are prose.
@@ -69,12 +71,32 @@ impl Sequence {
     /// A sequence that begins at the job's resident placement, or with expert e in slot e.
     pub fn new(job: &Job, compares: bool) -> Self {
         let resident = job.place.resident.clone();
-        Self { job: job.clone(), compares, scratch: resident.clone(), resident }
+        Self { job: job.clone(), compares, scratch: resident.clone(), resident, model: None }
     }
 
     /// Where the weights are after the last plan.
     pub fn resident(&self) -> Option<&Placement> {
         self.resident.as_ref()
+    }
+
+    /// Checks what is to be planned next, before the first of it is: that the job makes instances of every batch, and that
+    /// all are of one model, that of the resident placement.
+    ///
+    /// # Errors
+    /// The place in `batches` of the first that is refused, and why.
+    pub fn check(&self, batches: &[Arc<Batch>]) -> Result<(), (usize, PlanError)> {
+        let mut model = self.model;
+        for (index, batch) in batches.iter().enumerate() {
+            let refuse = |error| (index, error);
+            prepare(Arc::clone(batch), &self.job.setting()).map_err(|error| refuse(error.into()))?;
+            check_model(model, batch).map_err(refuse)?;
+            if let (Some([layers, experts]), Some(resident)) = (model_of(batch), &self.resident) {
+                check_resident(resident, layers, experts, self.job.topology.ep as usize)
+                    .map_err(|error| refuse(error.into()))?;
+            }
+            model = model.or(model_of(batch));
+        }
+        Ok(())
     }
 
     /// Plans the next batch; `control` is asked for once a plan.
@@ -86,6 +108,7 @@ impl Sequence {
         batch: &Arc<Batch>,
         control: &dyn Fn() -> Control<'c>,
     ) -> Result<Sequenced, PlanError> {
+        check_model(self.model, batch)?;
         let mut moves = self.job.moves.clone();
         if moves.goal.is_none() {
             let experts = batch.expert_counts.as_ref().map_or(0, ExpertCounts::experts);
@@ -116,6 +139,7 @@ impl Sequence {
             arms.push(SequenceArm { name: "oracle".to_owned(), ..best });
             scratch = placement_of(&from_scratch)?;
         }
+        self.model = self.model.or(model_of(batch));
         self.resident = placement_of(&ours)?.or(resident);
         self.scratch = scratch.or_else(|| self.scratch.take());
         Ok(Sequenced { plan: ours, arms })
@@ -152,6 +176,22 @@ impl Sequence {
             arm.link_ms = Some(1e3 * (busiest * bytes) as f64 / link as f64);
         }
         arm
+    }
+}
+
+/// Layers and experts of a batch with routes.
+fn model_of(batch: &Batch) -> Option<[usize; 2]> {
+    batch.expert_counts.as_ref().map(|counts| [counts.layers(), counts.experts()])
+}
+
+/// Refuses a batch of another model than the one before.
+fn check_model(before: Option<[usize; 2]>, batch: &Batch) -> Result<(), PlanError> {
+    let describe = |[layers, experts]: [usize; 2]| format!("{layers} layers, {experts} experts");
+    match before.zip(model_of(batch)) {
+        Some((expected, found)) if found != expected => {
+            Err(PlanError::OtherModel { found: describe(found), expected: describe(expected) })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -24,8 +24,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use routepack::Batch;
 use routepack::formats::{self, FormatError, LengthsForm};
+use routepack::{Batch, PlanError};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -123,6 +123,12 @@ fn refused(plan: &Path, error: &dyn std::fmt::Display, json: bool) -> Result<(),
         print_json(&Refusal { verified: false, error: error.clone() })?;
     }
     Err(Failure::Refused(error))
+}
+
+/// The file that is at fault when a window cannot be planned.
+fn blamed<'a>(error: &PlanError, window: &'a Path, job: &'a Path, resident: Option<&'a Path>) -> &'a Path {
+    let resident = resident.filter(|_| error.concerns_resident());
+    resident.unwrap_or(if error.concerns_job() { job } else { window })
 }
 
 /// Runs `work` in a pool of this many threads; the ambient pool when absent.

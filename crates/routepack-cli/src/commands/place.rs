@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use routepack::formats;
 use routepack::place::{
-    MoveGoal, PlaceError, PlaceOptions, PlacedLayer, TradeOff, place, place_incrementally, trade_off,
+    MoveGoal, PlaceOptions, PlacedLayer, TradeOff, check_resident, place, place_incrementally, trade_off,
 };
 use routepack::{Batch, ExpertCounts, MovePoint, Placement, PlanError, trade_off_curve};
 use schemars::JsonSchema;
@@ -119,11 +119,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let top_k = arguments.top_k.unwrap_or_else(|| least_top_k(&batch, counts));
     batch.check(top_k).map_err(|error| Failure::input(&shown, error))?;
     let (layers, experts, loads) = (counts.layers(), counts.experts(), counts.loads());
-    let stop = deadline.stop();
     let ranks = arguments.ep as usize;
+    if ranks == 0 || !experts.is_multiple_of(ranks) {
+        let message = format!("experts not divisible by ranks: {experts} experts a layer in {shown}");
+        return Err(Failure::input(format!("--ep {ranks}"), message));
+    }
     let given = arguments.resident.as_deref().map(read_resident).transpose()?;
-    let found = in_pool(arguments.threads, || find(&loads, ranks, given, arguments, &stop))?
-        .map_err(|error| Failure::input(&shown, error))?;
+    // All input is read: from now on Ctrl-C asks for the best answer so far.
+    let stop = deadline.stop();
+    let found =
+        in_pool(arguments.threads, || find(&loads, ranks, given, arguments, &stop))?.map_err(|error| {
+            let resident = arguments.resident.as_deref().filter(|_| error.concerns_resident());
+            Failure::input(resident.unwrap_or(&arguments.window).display(), error)
+        })?;
     let width = experts / ranks;
     let answer = Answer {
         ep: arguments.ep,
@@ -194,11 +202,7 @@ fn find(
         Some(resident) => resident,
         None => Placement::identity(loads.len(), loads.first().map_or(0, Vec::len), ranks)?,
     };
-    if resident.num_ranks() != ranks {
-        let what = |ranks| format!("{} layers, {} experts, {ranks} ranks", loads.len(), loads[0].len());
-        let found = resident.num_ranks();
-        return Err(PlaceError::Resident { found: format!("{found} ranks"), expected: what(ranks) }.into());
-    }
+    check_resident(&resident, loads.len(), loads.first().map_or(0, Vec::len), ranks)?;
     let (placement, bounds, finished) = if let Some(goal) = goal {
         let moved = place_incrementally(loads, &resident, goal, &options, stop)?;
         (moved.placement, moved.layers.iter().map(|layer| layer.bounds.best()).collect(), moved.finished)

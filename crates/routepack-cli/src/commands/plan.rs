@@ -13,7 +13,7 @@ use routepack::{Aim, Control, Job, Plan, PlanError, TRAIN};
 use super::outputs::{Named, check_json, check_outputs, given, speaks};
 use super::resident::read_resident;
 use super::search_trace::SearchTrace;
-use super::{ends_with, in_pool, is_stdout, read_window};
+use super::{blamed, ends_with, in_pool, is_stdout, read_window};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::output::{print, print_json};
@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             if matches!(error, PlanError::NotFound { .. }) {
                 return Failure::NotFound(format!("{}: {error}", arguments.window.display()));
             }
-            let file = if error.concerns_job() { &arguments.job } else { &arguments.window };
+            let file = blamed(&error, &arguments.window, &arguments.job, arguments.resident.as_deref());
             Failure::input(file.display(), error)
         },
     )?;

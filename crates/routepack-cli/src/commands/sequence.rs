@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use routepack::formats;
-use routepack::{Batch, Control, Job, Sequence, SequenceArm, verify};
+use routepack::{Batch, Control, Job, PlanError, Sequence, SequenceArm, Sequenced, verify};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::outputs::{check_distinct, check_json, check_outputs, given, speaks};
 use super::resident::read_resident;
-use super::{in_pool, read_window};
+use super::{blamed, in_pool, read_window};
 use crate::chart::{Line, draw};
 use crate::exit::Failure;
 use crate::interrupt;
@@ -109,59 +109,58 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     inputs.extend(given(&[("--resident", &arguments.resident)]));
     inputs.extend(arguments.windows.iter().map(|path| ("WINDOWS", path.as_path())));
     check_distinct(&inputs, &tables)?;
-    let batches = read_batches(arguments)?;
+    let (files, batches) = read_batches(arguments)?;
     let plans: Vec<PathBuf> = folder.map_or_else(Vec::new, |folder| {
         (1..=batches.len()).map(|number| folder.join(format!("{number:04}.plan.json"))).collect()
     });
     let mut outputs = tables.clone();
     outputs.extend(plans.iter().map(|path| ("--output", path.as_path())));
     check_distinct(&inputs, &outputs)?;
+    let mut sequence = Sequence::new(&job, !arguments.alone);
+    let resident = arguments.resident.as_deref();
+    let refused = |window: &Path, error: PlanError| {
+        Failure::input(blamed(&error, window, &arguments.job, resident).display(), error)
+    };
+    sequence.check(&batches).map_err(|(index, error)| refused(&files[index], error))?;
     if let Some(folder) = folder {
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
     }
     check_outputs(&inputs, &outputs)?;
+    forget_earlier(folder, &plans)?;
     let flag = interrupt::flag();
     let bar = Bar::new(arguments.quiet);
-    let mut sequence = Sequence::new(&job, !arguments.alone);
+    let control = || {
+        let control = Control::new().cancelled_by(flag).observed_by(|progress| bar.show(progress));
+        match job.deadline_ms {
+            Some(limit) => control.within(Duration::from_millis(limit)),
+            None => control,
+        }
+    };
     let mut windows: Vec<WindowAnswer> = Vec::new();
-    for (index, (path, batch)) in batches.iter().enumerate() {
+    let mut ended = Ok(());
+    for (index, (path, batch)) in files.iter().zip(&batches).enumerate() {
         if index > 0 && flag.load(Ordering::Relaxed) {
             break;
         }
-        let control = || {
-            let control = Control::new().cancelled_by(flag).observed_by(|progress| bar.show(progress));
-            match job.deadline_ms {
-                Some(limit) => control.within(Duration::from_millis(limit)),
-                None => control,
-            }
-        };
-        let planned =
-            in_pool(arguments.threads, || sequence.plan_next(batch, &control))?.map_err(|error| {
-                let file = if error.concerns_job() { &arguments.job } else { path };
-                Failure::input(file.display(), error)
-            })?;
-        verify(&planned.plan, batch)
-            .map_err(|error| Failure::Refused(format!("{}: {error}", path.display())))?;
-        if let Some(path) = plans.get(index) {
-            formats::write_plan(path, &planned.plan)?;
+        let planned = in_pool(arguments.threads, || sequence.plan_next(batch, &control))?
+            .map_err(|error| refused(path, error))
+            .and_then(|planned| keep(planned, batch, path, plans.get(index)));
+        match planned {
+            Ok(window) => windows.push(window),
+            Err(failure) => ended = Err(failure),
         }
-        windows.push(WindowAnswer {
-            window: path.display().to_string(),
-            steps: planned.plan.steps.iter().map(|step| step.step).collect(),
-            plan_sha256: planned.plan.sha256,
-            arms: planned.arms,
-        });
+        if ended.is_err() {
+            break;
+        }
     }
     drop(bar);
     let finished = windows.len() == batches.len() && !flag.load(Ordering::Relaxed);
     let answer = Answer { totals: totals(&windows), windows, finished };
-    if let Some(path) = &arguments.csv {
-        write_csv(path, &HEADER, &csv_lines(&answer))?;
+    if !answer.windows.is_empty() {
+        write_tables(arguments, &answer)?;
     }
-    if let Some(path) = &arguments.svg {
-        draw_sequence(path, &answer)?;
-    }
+    ended?;
     match arguments.json {
         _ if !speaks(&tables) => Ok(()),
         true => print_json(&answer),
@@ -169,19 +168,71 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
+/// Verifies a plan and writes it, if there is a file for it.
+fn keep(
+    planned: Sequenced,
+    batch: &Arc<Batch>,
+    window: &Path,
+    file: Option<&PathBuf>,
+) -> Result<WindowAnswer, Failure> {
+    let plan = planned.plan;
+    verify(&plan, batch).map_err(|error| Failure::Refused(format!("{}: {error}", window.display())))?;
+    if let Some(file) = file {
+        formats::write_plan(file, &plan)?;
+    }
+    Ok(WindowAnswer {
+        window: window.display().to_string(),
+        steps: plan.steps.iter().map(|step| step.step).collect(),
+        plan_sha256: plan.sha256,
+        arms: planned.arms,
+    })
+}
+
+/// Table and plot of the windows planned, also where a later one was refused.
+fn write_tables(arguments: &Arguments, answer: &Answer) -> Result<(), Failure> {
+    if let Some(path) = &arguments.csv {
+        write_csv(path, &HEADER, &csv_lines(answer))?;
+    }
+    match &arguments.svg {
+        Some(path) => draw_sequence(path, answer),
+        None => Ok(()),
+    }
+}
+
 /// Every batch that gets a placement of its own, with its file.
-fn read_batches(arguments: &Arguments) -> Result<Vec<(PathBuf, Arc<Batch>)>, Failure> {
-    let mut batches = Vec::new();
+fn read_batches(arguments: &Arguments) -> Result<(Vec<PathBuf>, Vec<Arc<Batch>>), Failure> {
+    let (mut files, mut batches) = (Vec::new(), Vec::new());
     for path in &arguments.windows {
         let batch = read_window(path)?;
         if arguments.each_step {
             let steps = batch.by_step().map_err(|error| Failure::input(path.display(), error))?;
-            batches.extend(steps.into_iter().map(|batch| (path.clone(), Arc::new(batch))));
+            batches.extend(steps.into_iter().map(Arc::new));
         } else {
-            batches.push((path.clone(), batch));
+            batches.push(batch);
         }
+        files.resize(batches.len(), path.clone());
     }
-    Ok(batches)
+    Ok((files, batches))
+}
+
+/// Removes the plans of an earlier run that this one makes anew, so that no folder has plans of two runs: one that ends
+/// early leaves its own alone.
+///
+/// # Errors
+/// A plan that this run does not make, or one that cannot be removed.
+fn forget_earlier(folder: Option<&Path>, plans: &[PathBuf]) -> Result<(), Failure> {
+    let Some(folder) = folder else { return Ok(()) };
+    let next = folder.join(format!("{:04}.plan.json", plans.len() + 1));
+    if next.exists() {
+        let message = format!("a plan of a longer sequence, this one has {}: remove it", plans.len());
+        return Err(Failure::input(next.display(), message));
+    }
+    // Links are written through.
+    let is_file = |plan: &&PathBuf| plan.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+    for plan in plans.iter().filter(is_file) {
+        std::fs::remove_file(plan).map_err(|error| Failure::File(format!("{}: {error}", plan.display())))?;
+    }
+    Ok(())
 }
 
 /// Sums over the windows; floats are of the sums.
