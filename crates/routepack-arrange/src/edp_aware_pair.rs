@@ -5,7 +5,7 @@
 //! Method: cells descend by attention. A block opens with the costliest cell left and takes, until it is full, that one
 //! of the next [`LOOKAHEAD`]·|D_g| cells whose loads make the sum of the block's per-layer peaks grow least above its
 //! share; ties go to the costlier cell.
-//! Complexity: O(cells·|D_g|·parts·L·P).
+//! Complexity: O(cells·|D_g|·parts·L·P); memory |D_g|·parts·L·P.
 //! Reference: arXiv 2608.12146 (name and idea: insertion key = growth of the per-layer peaks).
 
 use std::cmp::Reverse;
@@ -25,13 +25,10 @@ pub(crate) fn edp_aware_pair(
     let demand = &units.demand;
     let (parts, layers, ranks) = (units.parts(), demand.num_layers(), demand.num_ranks());
     let width = parts * layers * ranks;
-    let mut loads = vec![0u32; cells.len() * width];
-    for (cell, members) in cells.iter().enumerate() {
-        if cell % 64 == 0 && stop() {
-            return None;
-        }
+    let loads_of = |members: &[u32]| {
+        let mut loads = vec![0u32; width];
         for &unit in members {
-            let mut loads = loads[cell * width..].iter_mut();
+            let mut loads = loads.iter_mut();
             for part in 0..parts {
                 for layer in 0..layers {
                     for rank in 0..ranks {
@@ -41,9 +38,9 @@ pub(crate) fn edp_aware_pair(
                 }
             }
         }
-    }
-    let peaks = |block: &[u32], cell: usize| -> u64 {
-        let cell = &loads[cell * width..(cell + 1) * width];
+        loads
+    };
+    let peaks = |block: &[u32], cell: &[u32]| -> u64 {
         let per_layer = block.chunks(ranks).zip(cell.chunks(ranks));
         let costs = per_layer.enumerate().map(|(place, (block, cell))| {
             let peak = block.iter().zip(cell).map(|(a, b)| u64::from(a + b)).max().unwrap_or(0);
@@ -63,31 +60,37 @@ pub(crate) fn edp_aware_pair(
         .iter()
         .map(|members| members.iter().map(|&unit| units.attention(unit as usize).iter().sum::<u64>()).sum())
         .collect();
-    let mut left: Vec<usize> = (0..cells.len()).collect();
-    left.sort_unstable_by_key(|&cell| (Reverse(attention[cell]), cell));
+    let mut order: Vec<usize> = (0..cells.len()).collect();
+    order.sort_unstable_by_key(|&cell| (Reverse(attention[cell]), cell));
+    // The cells left that are within reach, with their loads: those of all would take the room of many replicas.
+    let mut left = order.into_iter();
+    let mut near: Vec<(usize, Vec<u32>)> = Vec::new();
+    let mut reach = |near: &mut Vec<(usize, Vec<u32>)>, count: usize| {
+        let more = left.by_ref().take(count.saturating_sub(near.len()));
+        near.extend(more.map(|cell| (cell, loads_of(&cells[cell]))));
+    };
     let (mut blocks, mut costs) = (Vec::new(), Vec::new());
-    while !left.is_empty() {
+    reach(&mut near, 1);
+    while !near.is_empty() {
         if stop() {
             return None;
         }
-        let mut block = vec![left.remove(0)];
-        let mut sums = loads[block[0] * width..(block[0] + 1) * width].to_vec();
+        let (first, mut sums) = near.remove(0);
+        let mut block = vec![first];
         while block.len() < units.slots_per_group {
-            let reach = left.len().min(LOOKAHEAD * units.slots_per_group);
-            let best = (0..reach)
-                .min_by_key(|&place| {
-                    let cell = left[place];
-                    (peaks(&sums, cell).wrapping_sub(share[cell]) as i64, place)
-                })
+            reach(&mut near, LOOKAHEAD * units.slots_per_group);
+            let growth =
+                |(cell, loads): &(usize, Vec<u32>)| peaks(&sums, loads).wrapping_sub(share[*cell]) as i64;
+            let best = (0..near.len())
+                .min_by_key(|&place| (growth(&near[place]), place))
                 .expect("cells are a multiple of the block");
-            let cell = left.remove(best);
-            for (sum, load) in sums.iter_mut().zip(&loads[cell * width..(cell + 1) * width]) {
-                *sum += load;
-            }
+            let (cell, loads) = near.remove(best);
+            sums.iter_mut().zip(loads).for_each(|(sum, load)| *sum += load);
             block.push(cell);
         }
         costs.push(attention[block[0]]);
         blocks.push(block);
+        reach(&mut near, 1);
     }
     Some(place_blocks(units, cells, &blocks, &costs))
 }

@@ -5,10 +5,13 @@
 //! Method: the deviation of unit i is δ_i\[l,p\] = Γ_l·(q_i\[l,p\] − mean over p), by part, and its attention φ_i by kind,
 //! times a weight: how a unit's length shifts the mean load of a block does not matter for balance, but its attention
 //! must fit its cell. Distance is Euclidean. All pairs are measured where there are few units; else, as | |δ_i| − |δ_j| |
-//! bounds the distance from below, only pairs that are near each other in the order of |δ|. Sums are taken in a fixed order in 32-bit floats, the same on every machine.
-//! Without layers, units are neighbours in the order of their attention.
-//! Complexity: O(U·W·parts·L·P) with W = min(U, 256) pairs measured a unit; memory (W + 64)·parts·L·P floats a thread while it
-//! runs.
+//! bounds the distance from below, only pairs that are near each other in the order of |δ|:
+//! a stretch of that order is held in memory and slides along it, shared by all threads. Sums are taken in a fixed order in
+//! 32-bit floats, the same on every machine. Without layers, units are neighbours in the order of their attention.
+//! Complexity: O(U·W·parts·L·P) with W = min(U, 256) pairs measured a unit; memory (W + 64)·parts·L·P floats while it runs,
+//! and 8·parts·L·P a thread.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -16,8 +19,10 @@ use crate::units::Units;
 
 /// Pairs measured per unit at most.
 const WINDOW: usize = 256;
-/// Units of a batch: so many, neighbours in the order of |δ|, are measured between two looks at `stop`.
+/// Units of a batch: so many, neighbours in the order of |δ|, are measured between two slides.
 const BATCH: usize = 64;
+/// Units whose δ one thread makes between two looks at `stop`.
+const BETWEEN_LOOKS: usize = 8;
 /// How much a difference of attention counts beside deviations of demand that cost as much.
 const ATTENTION_WEIGHT: f32 = 3.0;
 /// Floats summed side by side.
@@ -40,34 +45,23 @@ impl Neighbours {
         let window = WINDOW.max(per_unit).min(count - 1);
         // The units whose distance from the one at a place of the order is measured begin here.
         let first = |place: usize| place.saturating_sub(window / 2).min(count - 1 - window);
-        let of_batches: Option<Vec<Vec<u32>>> = (0..count.div_ceil(BATCH))
-            .into_par_iter()
-            .map(|batch| {
-                let places = batch * BATCH..count.min((batch + 1) * BATCH);
-                let around = first(places.start)..first(places.end - 1) + window + 1;
-                let values = deviations.of(&order[around.clone()], stop)?;
-                let of =
-                    |place: usize| &values[(place - around.start) * deviations.width..][..deviations.width];
-                let mut nearest = Vec::with_capacity(places.len() * per_unit);
-                let mut measured = Vec::with_capacity(window);
-                for place in places {
-                    measured.clear();
-                    measured.extend(
-                        (first(place)..=first(place) + window)
-                            .filter(|&other| other != place)
-                            .map(|other| (distance(of(place), Some(of(other))), order[other])),
-                    );
-                    measured.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-                    nearest.extend(measured.iter().take(per_unit).map(|&(_, other)| other));
-                }
-                Some(nearest)
-            })
-            .collect();
+        let mut held = Held::new(&deviations, &order, window + BATCH);
         let mut nearest = vec![0; count * per_unit];
-        if per_unit > 0 {
-            let in_order = of_batches.as_ref()?.iter().flat_map(|batch| batch.chunks_exact(per_unit));
-            for (&unit, of_unit) in order.iter().zip(in_order) {
-                nearest[unit as usize * per_unit..][..per_unit].copy_from_slice(of_unit);
+        for begin in (0..count).step_by(BATCH) {
+            let places = begin..count.min(begin + BATCH);
+            held.slide(first(places.start)..first(places.end - 1) + window + 1, stop)?;
+            let nearest_of = |measured: &mut Vec<(f32, u32)>, place: usize| -> Vec<u32> {
+                let others = (first(place)..=first(place) + window).filter(|&other| other != place);
+                let distance_to = |other| (distance(held.of(place), Some(held.of(other))), order[other]);
+                measured.clear();
+                measured.extend(others.map(distance_to));
+                measured.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                measured.iter().take(per_unit).map(|&(_, other)| other).collect()
+            };
+            let of_batch: Vec<Vec<u32>> =
+                places.clone().into_par_iter().map_init(Vec::new, nearest_of).collect();
+            for (place, of_unit) in places.zip(of_batch) {
+                nearest[order[place] as usize * per_unit..][..per_unit].copy_from_slice(&of_unit);
             }
         }
         Some(Self { per_unit, nearest })
@@ -113,9 +107,13 @@ impl<'a> Deviations<'a> {
     fn order(&self, stop: &(dyn Fn() -> bool + Sync)) -> Option<Vec<u32>> {
         let mut order: Vec<u32> = (0..self.units.num_units() as u32).collect();
         let norms: Option<Vec<Vec<f32>>> = order
-            .par_chunks(BATCH)
+            .par_chunks(BETWEEN_LOOKS)
             .map(|batch| {
-                let values = self.of(batch, stop)?;
+                if stop() {
+                    return None;
+                }
+                let mut values = vec![0.0; batch.len() * self.width];
+                self.fill_all(batch, &mut values);
                 Some(values.chunks_exact(self.width).map(|unit| distance(unit, None)).collect())
             })
             .collect();
@@ -124,19 +122,14 @@ impl<'a> Deviations<'a> {
         Some(order)
     }
 
-    /// δ of some units, `[units, width]`; `None` if stopped.
-    fn of(&self, units: &[u32], stop: &(dyn Fn() -> bool + Sync)) -> Option<Vec<f32>> {
-        if stop() {
-            return None;
-        }
-        let mut values = vec![0.0; units.len() * self.width];
+    /// δ of some units, `[units, width]`; what fills up the lanes of a unit is left as it is.
+    fn fill_all(&self, units: &[u32], values: &mut [f32]) {
         for (&unit, values) in units.iter().zip(values.chunks_exact_mut(self.width)) {
             self.fill(unit as usize, values);
         }
-        Some(values)
     }
 
-    /// δ of a unit, into zeros.
+    /// δ of a unit.
     fn fill(&self, unit: usize, values: &mut [f32]) {
         let (demand, attention) = (&self.units.demand, self.units.attention(unit));
         let (layers, ranks) = (demand.num_layers(), demand.num_ranks());
@@ -159,6 +152,50 @@ impl<'a> Deviations<'a> {
                 of_layer.iter_mut().for_each(|value| *value = (*value - mean) * scale);
             }
         }
+    }
+}
+
+/// δ of the units of a stretch of the order, which slides along it.
+struct Held<'a> {
+    deviations: &'a Deviations<'a>,
+    /// Units in the order of |δ|.
+    order: &'a [u32],
+    /// Places in the order.
+    around: Range<usize>,
+    /// `[places, width]`, those of `around` first.
+    values: Vec<f32>,
+}
+
+impl<'a> Held<'a> {
+    /// Room for stretches of up to so many places.
+    fn new(deviations: &'a Deviations<'a>, order: &'a [u32], places: usize) -> Self {
+        let values = vec![0.0; places.min(order.len()) * deviations.width];
+        Self { deviations, order, around: 0..0, values }
+    }
+
+    /// Moves on to a stretch that begins no earlier; `None` if stopped.
+    fn slide(&mut self, around: Range<usize>, stop: &(dyn Fn() -> bool + Sync)) -> Option<()> {
+        let width = self.deviations.width;
+        let kept = self.around.end.saturating_sub(around.start);
+        self.values.copy_within((self.around.len() - kept) * width..self.around.len() * width, 0);
+        let new = around.start + kept..around.end;
+        let filled = self.values[kept * width..][..new.len() * width]
+            .par_chunks_mut(width * BETWEEN_LOOKS)
+            .zip(self.order[new].par_chunks(BETWEEN_LOOKS))
+            .all(|(values, units)| {
+                let goes_on = !stop();
+                if goes_on {
+                    self.deviations.fill_all(units, values);
+                }
+                goes_on
+            });
+        self.around = around;
+        filled.then_some(())
+    }
+
+    fn of(&self, place: usize) -> &[f32] {
+        let width = self.deviations.width;
+        &self.values[(place - self.around.start) * width..][..width]
     }
 }
 
