@@ -33,7 +33,7 @@ pub struct Sequence {
     resident: Option<Placement>,
     /// Where they would be if every placement were made from scratch.
     scratch: Option<Placement>,
-    /// Layers and experts of the batches with routes that were planned.
+    /// Layers and experts of the batches with routes that were checked or planned.
     model: Option<[usize; 2]>,
 }
 
@@ -79,23 +79,18 @@ impl Sequence {
         self.resident.as_ref()
     }
 
-    /// Checks what is to be planned next, before the first of it is: that the job makes instances of every batch, and that
-    /// all are of one model, that of the resident placement.
+    /// Checks a batch that is planned later, before the first is: that the job makes instances of it, and that it is of the
+    /// model of the resident placement and of the batches checked or planned before.
     ///
     /// # Errors
-    /// The place in `batches` of the first that is refused, and why.
-    pub fn check(&self, batches: &[Arc<Batch>]) -> Result<(), (usize, PlanError)> {
-        let mut model = self.model;
-        for (index, batch) in batches.iter().enumerate() {
-            let refuse = |error| (index, error);
-            prepare(Arc::clone(batch), &self.job.setting()).map_err(|error| refuse(error.into()))?;
-            check_model(model, batch).map_err(refuse)?;
-            if let (Some([layers, experts]), Some(resident)) = (model_of(batch), &self.resident) {
-                check_resident(resident, layers, experts, self.job.topology.ep as usize)
-                    .map_err(|error| refuse(error.into()))?;
-            }
-            model = model.or(model_of(batch));
+    /// It is not; the job and the batch do not go together.
+    pub fn check(&mut self, batch: &Arc<Batch>) -> Result<(), PlanError> {
+        prepare(Arc::clone(batch), &self.job.setting())?;
+        check_model(self.model, batch)?;
+        if let (Some([layers, experts]), Some(resident)) = (model_of(batch), &self.resident) {
+            check_resident(resident, layers, experts, self.job.topology.ep as usize)?;
         }
+        self.model = self.model.or(model_of(batch));
         Ok(())
     }
 

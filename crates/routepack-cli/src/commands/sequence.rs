@@ -121,7 +121,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let refused = |window: &Path, error: PlanError| {
         Failure::input(blamed(&error, window, &arguments.job, resident).display(), error)
     };
-    sequence.check(&batches).map_err(|(index, error)| refused(&files[index], error))?;
+    for (file, batch) in files.iter().zip(&batches) {
+        sequence.check(batch).map_err(|error| refused(file, error))?;
+    }
     if let Some(folder) = folder {
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
