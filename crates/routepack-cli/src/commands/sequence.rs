@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     /// Where the weights are at first: a plan, or a file of `routepack place -o`; else expert e is in slot e.
     #[arg(long, value_name = "FILE")]
     resident: Option<PathBuf>,
-    /// Folder for the plans, 0001.plan.json and so on.
+    /// Folder for the plans, 0001.plan.json and so on; those of an earlier run are removed.
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Table to write, a line a window and arm.
