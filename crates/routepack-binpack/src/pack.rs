@@ -314,7 +314,9 @@ impl Search<'_> {
             Decided::Fits(bins) => self.offer(bins, "tree search"),
             Decided::Refuted(tree) => {
                 let leaves = tree.iter().filter(|node| matches!(node, TreeNode::Leaf(_))).count();
-                let method = format!("tree search, {leaves} leaves");
+                let filled = tree.iter().filter(|node| matches!(node, TreeNode::Fill(_))).count();
+                let first = if filled > 0 { format!(", {filled} bins filled first") } else { String::new() };
+                let method = format!("tree search, {leaves} leaves{first}");
                 self.raise(Bound { cells: bins + 1, proof: Proof::Tree(tree), method })?;
             }
             Decided::Open => {}

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use itertools::Itertools;
 use routepack_anneal::Stream;
-use routepack_binpack::{DecideLimits, Goal, PackError, PackOptions, Packed, Types, decide, pack};
-use routepack_certificate::{Limits, Statement, check};
+use routepack_binpack::{DecideLimits, Decided, Goal, PackError, PackOptions, Packed, Types, decide, pack};
+use routepack_certificate::{Certificate, Limits, Proof, Statement, TreeNode, check};
 use routepack_generate::{BinsRecipe, bins};
 
 fn rows(sizes: &[u64], capacity: u64, slots: u64, rows_multiple: u64) -> Packed {
@@ -343,4 +343,29 @@ fn groups_improve_what_greedy_packers_leave() {
         assert!(with.cells < without.cells, "{} {}", with.cells, without.cells);
         assert!(with.cells_bound > without.cells_bound, "{} {}", with.cells_bound, without.cells_bound);
     }
+}
+
+/// Sizes and capacity are doubled, then two odd items and one even item come in that fill a bin: the odd ones need each
+/// other, so ten such steps are undone, and what is refuted is the small case at the bottom.
+#[test]
+fn what_was_put_together_bin_by_bin_is_taken_apart() {
+    let (mut sizes, mut capacity, mut stream) = (vec![11_u64, 11, 10, 8], 20, Stream::new(1));
+    for _ in 0..10 {
+        sizes.iter_mut().for_each(|size| *size *= 2);
+        capacity *= 2;
+        let first = capacity / 2 + 1 + 2 * stream.below(capacity / 8);
+        let second = 1 + 2 * stream.below((capacity - first) / 4);
+        sizes.extend([first, second, capacity - first - second]);
+    }
+    let statement = Statement::bins(sizes, capacity);
+    let types = Types::new(&statement).unwrap();
+    let limits =
+        DecideLimits { cases: 1, dives: 0, rounds: 100, table_bytes: 1 << 28, check: Limits::default() };
+    let decision = decide(&statement, &types, 12, &[], &limits, &Stream::new(0), &|| false).unwrap();
+    let Decided::Refuted(tree) = decision.answer else { panic!("{:?}", decision.answer) };
+    assert!(tree[..10].iter().all(|node| matches!(node, TreeNode::Fill(sizes) if sizes.len() == 3)));
+    assert!(matches!(tree[10..], [TreeNode::Leaf(_)]));
+    let proof = Some(Proof::Tree(tree));
+    let certificate = Certificate { cells_at_least: Some(13), proof, ..Certificate::default() };
+    assert_eq!(check(&statement, &certificate, &Limits::default()).unwrap().cells_lower, 13);
 }
