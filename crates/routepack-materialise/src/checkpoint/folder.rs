@@ -91,7 +91,9 @@ impl Folder {
             let named = |number: usize| format!("{stem}-{number:0width$}{end}");
             // Numbers begin with 1, or with 0.
             let first = usize::from(!there.contains(&*named(0)));
-            if let Some(number) = (0..total).map(|index| first + index).find(|&number| !there.contains(&*named(number))) {
+            if let Some(number) =
+                (0..total).map(|index| first + index).find(|&number| !there.contains(&*named(number)))
+            {
                 return missing(path.to_owned(), &named(number), total);
             }
         }

@@ -29,7 +29,11 @@ fn a_shard_that_is_missing_is_named() {
         fs::remove_file(folder.join("model.safetensors.index.json")).expect("deleted");
         fs::remove_file(folder.join(SHARDS[1])).expect("deleted");
     });
-    assert!(said.starts_with("canonical: m-00000000000000000002-of-18446744073709551615.safetensors is not there"));
+    assert!(
+        said.starts_with(
+            "canonical: m-00000000000000000002-of-18446744073709551615.safetensors is not there"
+        )
+    );
     // Numbers that count from 0, or mean something else, are all right.
     for names in [["m-00000-of-00002", "m-00001-of-00002"], ["m-1-of-the-best", "m-2-of-the-best"]] {
         let root = folder();
