@@ -27,6 +27,7 @@ CUT_RANGE = 1 << 100  # the largest total of a cut
 BYTES_PER_ITEM = 16
 BYTES_PER_TYPE = 256
 BYTES_PER_STATE = 320
+BYTES_PER_64_TOTALS = 52  # in some_total_within: up to six numbers of as many bits at once
 
 
 class Invalid(Exception):
@@ -55,7 +56,7 @@ class Budget:
         self.steps = self.memory = 0
 
     def step(self, count=1):
-        """Counts steps: an integer read, a state made, a relation changed."""
+        """Counts steps: an integer read, a state made, a relation changed, 64 totals looked at."""
         self.steps += count
         if self.steps > self.max_steps:
             raise NotChecked(f"needs at least {self.steps} steps, the limit is {self.max_steps}")
@@ -334,11 +335,17 @@ def bits_of(mask):
         mask ^= lowest
 
 
-def root_of(statement):
-    """Section 4.1, the root: the distinct sizes in decreasing order with their numbers of items."""
+def demands_of(statement):
+    """The number of items of every distinct size."""
     demands = {}
     for size in statement.sizes:
         demands[size] = demands.get(size, 0) + 1
+    return demands
+
+
+def root_of(statement):
+    """Section 4.1, the root: the distinct sizes in decreasing order with their numbers of items."""
+    demands = demands_of(statement)
     sizes = sorted(demands, reverse=True)
     return Node(sizes, (demands[size] for size in sizes))
 
@@ -347,19 +354,19 @@ def root_of(statement):
 Window = namedtuple("Window", "low_load capacity low_count count_limit")
 
 
-def pattern_window(statement, capacity):
+def pattern_window(statement):
     """Section 4.1: what every *pattern* keeps to."""
     count_limit = min(statement.max_items, len(statement.sizes)) if statement.max_items else None
-    return Window(0, capacity, 0, count_limit)
+    return Window(0, statement.capacity, 0, count_limit)
 
 
-def filled_window(statement, capacity, bins):
+def filled_window(statement, bins):
     """Section 4.1: what every *filled pattern* for K bins keeps to; None if there are none at all."""
-    window = pattern_window(statement, capacity)
-    waste = bins * capacity - statement.total
+    window = pattern_window(statement)
+    waste = bins * statement.capacity - statement.total
     if waste < 0:
         return None
-    window = window._replace(low_load=capacity - waste)
+    window = window._replace(low_load=statement.capacity - waste)
     if window.count_limit is not None:
         unused = bins * window.count_limit - len(statement.sizes)
         if unused < 0:
@@ -473,31 +480,81 @@ def check_weights(lines, statement, bins, budget):
     if bins == 0:
         return
     total = sum(weight * demand for weight, demand in zip(weights, node.demands))
-    window = pattern_window(statement, statement.capacity)
+    window = pattern_window(statement)
     refuted = some_pattern_reaches(node, window, weights, [], bins, total, budget)
     require(not refuted, "a bin can be worth too much")
 
 
-def check_fullest(lines, statement, node, budget):
-    """Section 4.3, fullest L: L <= C <= 2^60 and no pattern of the root is fuller than L. Returns what C means now."""
-    fullest = lines.take_if("fullest")
-    if fullest is None:
-        return statement.capacity
-    require(0 <= fullest <= statement.capacity, "a bin can't be so full")
-    require(statement.capacity <= WEIGHT_RANGE, "the capacity is too large for fullest")
-    window = pattern_window(statement, statement.capacity)
-    fuller = some_pattern_reaches(node, window, node.sizes, [], 1, fullest + 1, budget)
-    require(not fuller, "a bin can be fuller")
-    return fullest
+def some_total_within(numbers, low, high, budget):
+    """Whether some of these items, of every size at most its number, have a total of low … high (high >= 0).
+
+    The totals within reach are the ones of a big number; what is past high is cut off. No items have a total of 0.
+    """
+    budget.step(len(numbers))
+    all_items = sum(size * number for size, number in numbers.items() if size <= high)
+    if low <= 0 or all_items < low:
+        return low <= 0
+    width = min(high, all_items) + 1
+    words = -(-width // 64)
+    budget.hold(BYTES_PER_TYPE * len(numbers) + BYTES_PER_64_TOTALS * words)
+    totals, within = 1, (1 << width) - 1
+    for size, number in numbers.items():
+        number, group = min(number, high // size), 1
+        while number:  # groups of 1, 2, 4, … and the rest: every number of copies is a sum of some of them
+            group = min(group, number)
+            budget.step(words)
+            totals |= totals << size * group & within
+            if totals.bit_length() > low:
+                return True
+            number -= group
+            group *= 2
+    return False
 
 
-def check_branch(node, statement, capacity, i, j):
+def check_fill(sizes, numbers, capacity, waste, budget):
+    """Section 4.3, fill w_0 w_1 [w_2]: a bin of items that are left and full; of three, no other way to fill up w_0."""
+    require(len(sizes) in (2, 3), '"fill" needs 2 or 3 integers')
+    there = all(numbers.get(size, 0) >= sizes.count(size) for size in sizes)
+    require(there, "there are not so many items of these sizes left")
+    require(sum(sizes) == capacity, "these items don't make a bin full")
+    if len(sizes) == 3:
+        first, *rest = sizes
+        others = {size: number - (size == first) for size, number in numbers.items() if size not in rest}
+        otherwise = some_total_within(others, capacity - waste - first, capacity - first, budget)
+        require(not otherwise, "other items may do as well in the bin of the first")
+
+
+def check_fills(lines, statement, bins, budget):
+    """Section 4.3, any number of lines fill. Returns what the rest of the tree is about: what is left, and its K."""
+    if lines.word != "fill":
+        return statement, bins
+    numbers = demands_of(statement)
+    items, total, capacity = len(statement.sizes), statement.total, statement.capacity
+    budget.hold(BYTES_PER_TYPE * len(numbers) + BYTES_PER_ITEM * items)
+    while lines.word == "fill":
+        sizes = lines.take("fill")
+        require(statement.max_items == 0, "no bin is filled for good where the items in a bin are limited")
+        require(bins >= 1, "there is no bin left to fill")
+        waste = bins * capacity - total
+        require(waste >= 0, "no bin is filled for good where the items are too much for the bins")
+        require(items - len(sizes) > bins - 1, "no more items than bins would be left")
+        check_fill(sizes, numbers, capacity, waste, budget)
+        for size in sizes:
+            numbers[size] -= 1
+        items, bins, total = items - len(sizes), bins - 1, total - capacity
+    budget.hold(BYTES_PER_TYPE * len(numbers) + BYTES_PER_ITEM * (len(statement.sizes) + items))
+    budget.step(items)
+    left = [size for size, number in numbers.items() for _ in range(number)]
+    return statement._replace(sizes=left, total=total), bins
+
+
+def check_branch(node, statement, i, j):
     """Section 4.3, branch i j: items of these types exist, and may share a bin at this node."""
     types = len(node.sizes)
     require(0 <= i < types and 0 <= j < types, "a type does not exist")
     need = 2 if i == j else 1
     require(node.demands[i] >= need and node.demands[j] >= need, "there are no items of these types left")
-    require(node.sizes[i] + node.sizes[j] <= capacity, "items of these types don't fit in a bin")
+    require(node.sizes[i] + node.sizes[j] <= statement.capacity, "items of these types don't fit in a bin")
     within = statement.max_items == 0 or node.counts[i] + node.counts[j] <= statement.max_items
     require(within, "items of these types are too many for a bin")
     require(not node.apart[i] >> j & 1, "these types are apart")
@@ -523,16 +580,16 @@ def cut_total(node, cut):
     return cut.scale * (sum(mu * node.demands[t] for t, mu in cut.multipliers.items()) // cut.den)
 
 
-def check_leaf(lines, statement, node, capacity, bins, budget):
+def check_leaf(lines, statement, node, bins, budget):
     """Section 4.3, leaf: K = 0, or K·V(a) < V(d) for every filled pattern a of the node."""
     integers = lines.take("leaf")
     require(integers and integers[0] >= 0, "a leaf needs its number of cuts")
     weights = integers[1:]
-    check_weight_range(node, weights, capacity)
+    check_weight_range(node, weights, statement.capacity)
     cuts = []
     for _ in range(integers[0]):
         cuts.append(read_cut(lines, node))
-    window = filled_window(statement, capacity, bins) if bins else None
+    window = filled_window(statement, bins) if bins else None
     if window is None:
         return
     target = sum(weight * demand for weight, demand in zip(weights, node.demands))
@@ -542,19 +599,19 @@ def check_leaf(lines, statement, node, capacity, bins, budget):
 
 
 def check_tree(lines, statement, bins, budget):
-    """Section 4.3, tree: nodes in preorder, *together* first; holds one path. Returns the number of leaves."""
+    """Section 4.3, tree: fills, nodes in preorder, *together* first; holds one path. Returns the number of leaves."""
     lines.take_exactly("tree", 0)
+    statement, bins = check_fills(lines, statement, bins, budget)
     node = root_of(statement)
-    capacity = check_fullest(lines, statement, node, budget)
     path, leaves = [], 0  # path: (i, j, whether in the second child) of every branch above
     while True:
         if lines.word == "branch":
             i, j = lines.take_exactly("branch", 2)
-            check_branch(node, statement, capacity, i, j)
+            check_branch(node, statement, i, j)
             node.glue(i, j)
             path.append((i, j, False))
         else:
-            check_leaf(lines, statement, node, capacity, bins, budget)
+            check_leaf(lines, statement, node, bins, budget)
             leaves += 1
             while path and path[-1][2]:
                 node.unpart(*path.pop()[:2])

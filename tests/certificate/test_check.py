@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,50 @@ def refutes_by_list(node, statement, bins, weights, cuts):
     return True
 
 
+def totals_by_list(sizes):
+    """The totals of all sets of items."""
+    sets = itertools.chain.from_iterable(itertools.combinations(sizes, count) for count in range(len(sizes) + 1))
+    return {sum(chosen) for chosen in sets}
+
+
+def without(sizes, fill):
+    """The items that are left after a fill, or after as much of it as there is."""
+    left = list(sizes)
+    for size in fill:
+        if size in left:
+            left.remove(size)
+    return left
+
+
+def fill_flaw(sizes, capacity, bins, fill):
+    """Which condition of the rule fill fails, word for word (None: none), where the items in a bin are unlimited."""
+    left = without(sizes, fill)
+    if bins < 1 or sum(sizes) > bins * capacity:
+        return "bins"
+    if len(left) != len(sizes) - len(fill):
+        return "items"
+    if sum(fill) != capacity:
+        return "full"
+    if len(left) <= bins - 1:
+        return "left"
+    if len(fill) == 3:
+        low = capacity - (bins * capacity - sum(sizes)) - fill[0]
+        others = [size for size in left if size not in fill[1:]]
+        if any(low <= total <= capacity - fill[0] for total in totals_by_list(others)):
+            return "others"
+    return None
+
+
+def fills_of(sizes, capacity):
+    """All lines fill of two or three sizes that are there and, if so many items of them are, fill a bin."""
+    kinds = sorted(set(sizes))
+    for first, second in itertools.product(kinds, repeat=2):
+        if first + second == capacity:
+            yield first, second
+        elif capacity - first - second in kinds:
+            yield first, second, capacity - first - second
+
+
 # Writing certificates.
 
 
@@ -172,11 +217,16 @@ def random_cuts(random_stream, types):
     return cuts
 
 
+def line_of(word, numbers):
+    """One line."""
+    return " ".join(map(str, [word, *numbers]))
+
+
 def leaf_lines(weights, cuts):
     """The lines of a leaf."""
-    yield " ".join(map(str, ["leaf", len(cuts), *weights]))
+    yield line_of("leaf", [len(cuts), *weights])
     for scale, den, pairs in cuts:
-        yield " ".join(map(str, ["cut", scale, den, *itertools.chain(*pairs)]))
+        yield line_of("cut", [scale, den, *itertools.chain(*pairs)])
 
 
 def prove(random_stream, node, statement, bins, depth=0):
@@ -217,6 +267,27 @@ def random_statement(random_stream, most_items):
     return sizes, capacity, max_items, random_stream.randint(1, 3), random_stream.randint(1, 3)
 
 
+def fillable_statement(random_stream, most_items, hard):
+    """A statement whose items are those of bins that are full or nearly so, with no limit of items in a bin.
+
+    If hard, three are larger than half a bin: they often need one more than the volume says.
+    """
+    capacity = random_stream.randint(8, 30)
+    sizes = [random_stream.randint(capacity // 2 + 1, capacity * 2 // 3) for _ in range(3)] if hard else []
+    waste = random_stream.choice((0, 0, 1, 3))
+    while len(sizes) < most_items and (len(sizes) < 4 or random_stream.random() < 0.9):
+        parts = min(random_stream.choice((1, 2, 2, 3, 3, 3, 4)), most_items - len(sizes))
+        room = capacity - random_stream.randint(0, waste)
+        for ahead in range(parts - 1, 0, -1):
+            known = [size for size in sizes if size <= room - ahead]
+            again = known and random_stream.random() < 0.3
+            sizes.append(random_stream.choice(known) if again else random_stream.randint(1, room - ahead))
+            room -= sizes[-1]
+        sizes.append(room)
+    random_stream.shuffle(sizes)
+    return sizes, capacity, 0, random_stream.randint(1, 3), random_stream.randint(1, 3)
+
+
 def random_node(random_stream):
     """A statement with small numbers, and a node of it: as (sizes, demands, counts, apart), and as the checker's."""
     statement = random_statement(random_stream, 9)
@@ -246,11 +317,22 @@ def proved_certificates():
     """Certificates by the prover above, of optimal claims: [(certificate, lengths)]."""
     random_stream = random.Random(20)
     cases = []
-    while len(cases) < 40:
-        sizes, capacity, max_items, slots, multiple = statement = random_statement(random_stream, 7)
+    while len(cases) < 70:
+        with_fills = len(cases) >= 40
+        statement = fillable_statement(random_stream, 9, True) if with_fills else random_statement(random_stream, 7)
+        sizes, capacity, max_items, slots, multiple = statement
         bins = fewest_bins(tuple(sizes), capacity, max_items) - 1
         rows = rows_by_trial(bins + 1, slots, multiple)
-        tree = prove(random_stream, root(sizes), statement, bins)
+        fills, left, bins_left = [], sizes, bins
+        while with_fills:
+            allowed = [fill for fill in fills_of(left, capacity) if not fill_flaw(left, capacity, bins_left, fill)]
+            if not allowed or random_stream.random() < 0.2:
+                break
+            fill = random_stream.choice(allowed)
+            fills, left, bins_left = fills + [line_of("fill", fill)], without(left, fill), bins_left - 1
+        if with_fills and not fills:
+            continue
+        tree = fills + prove(random_stream, root(left), (left, *statement[1:]), bins_left)
         if len(tree) > 200:
             continue
         claims = [f"cells-at-least {bins + 1}"]
@@ -273,6 +355,8 @@ def guessed_tree(random_stream, node, statement, depth=0):
     weights = [size * scale + random_stream.choice((0, 0, 0, 1, -1)) for size in sizes]
     if random_stream.random() < 0.4:
         weights = [random_stream.choice((1, 1, 2)) * (4 * size // capacity + 1) - 1 for size in sizes]
+    elif random_stream.random() < 0.3:
+        weights = [scale * (2 * size > capacity) for size in sizes]
     return list(leaf_lines(weights, random_cuts(random_stream, len(sizes))))
 
 
@@ -281,12 +365,24 @@ def guessed_certificates():
     """Claims near the optimum with guessed proofs: [(certificate, lengths)]."""
     random_stream = random.Random(26)
     cases = []
-    for _ in range(300):
-        sizes, capacity, max_items, _, _ = statement = random_statement(random_stream, 9)
+    while len(cases) < 400:
+        with_fills = len(cases) >= 300
+        statement = fillable_statement(random_stream, 9, True) if with_fills else random_statement(random_stream, 9)
+        sizes, capacity, max_items, _, _ = statement
         cells = fewest_bins(tuple(sizes), capacity, max_items) + random_stream.choice((-1, 0, 0, 0, 1))
-        tree = guessed_tree(random_stream, root(sizes), statement)
-        if random_stream.random() < 0.3:
-            tree.insert(0, f"fullest {random_stream.randint(capacity - 2, capacity)}")
+        fills, left = [], sizes
+        while with_fills and len(left) > 3 and random_stream.random() < 0.7:
+            lines = list(fills_of(left, capacity))
+            allowed = [fill for fill in lines if not fill_flaw(left, capacity, cells - 1 - len(fills), fill)]
+            if random_stream.random() < 0.9:
+                lines = allowed
+            if not lines:
+                break
+            fill = random_stream.choice(lines)
+            fills, left = fills + [line_of("fill", fill)], without(left, fill)
+        if with_fills and not fills:
+            continue
+        tree = fills + guessed_tree(random_stream, root(left), (left, *statement[1:]))
         claim = f"cells-at-least {min(max(cells, 1), len(sizes))}"
         cases.append((text_of(header(*statement), [claim, "tree"], tree, ["end"]), lengths_of(sizes)))
     return cases
@@ -368,13 +464,6 @@ def boundary_cases():
         add(code, "cells-at-least 1", "tree", "leaf 1 0 0", f"cut {cut}")
     add(0, "cells-at-least 1", "tree", "leaf 1 0", f"cut {2**60} 1 0 {2**31}", sizes=[1] * 512)
     add(1, "cells-at-least 1", "tree", "leaf 1 0", f"cut {2**60} 1 0 {2**31 + 1}", sizes=[1] * 512)
-    for code, fullest in ((1, "-1"), (1, "0"), (1, "8"), (0, "9"), (0, "10"), (1, "11"), (1, "9 9")):
-        add(code, "cells-at-least 1", "tree", f"fullest {fullest}", "leaf 0 0 0")
-    add(1, "cells-at-least 1", "tree", "fullest 9", "fullest 9", "leaf 0 0 0")
-    for code, lines in ((0, ["fullest 8"]), (1, ["fullest 11"]), (1, [])):
-        add(code, "cells-at-least 4", "tree", *lines, "leaf 0 0", sizes=[4] * 7, capacity=11)
-    add(0, "cells-at-least 2", "tree", f"fullest {2**60}", "leaf 0 1", sizes=[2**60] * 2, capacity=2**60)
-    add(1, "cells-at-least 2", "tree", f"fullest {2**60}", "leaf 0 1", sizes=[2**60] * 2, capacity=2**60 + 1)
     # Branches at the root, where K = 0.
     for code, pair, types in ((0, "1 1", 3), (1, "0 1", 3), (1, "1 2", 3), (1, "-1 1", 3), (1, "1", 3), (1, "1 1", 2)):
         leaf = "leaf 0" + " 0" * types
@@ -387,6 +476,141 @@ def boundary_cases():
     add(0, "cells-at-least 1", "tree", "branch 1 1", "leaf 0 0 0 0", "leaf 0 0 0", max_items=2)
     # Section 5: (q' + 1)·2^64 is past a limit that a checker may have, this one has not.
     add(0, "cells-at-least 2", "weights 1 0", sizes=[2**63, 2**63, 1], capacity=2**64 - 1, max_items=1)
+    return cases
+
+
+def fill_cases():
+    """Every condition of the rule fill just holding and just failing: [(certificate, lengths, exit code)].
+
+    No bin holds two of the items that are larger than half of it. More of them than bins are left nearly everywhere:
+    then the leaf is valid whatever else is left, and what is refused is refused for its fills.
+    """
+    cases = []
+
+    def add(code, bins, fills, sizes, capacity=100, tree=None, max_items=0):
+        left = sizes
+        for fill in fills:
+            left = without(left, map(int, fill.split()))
+        weights = [int(2 * kind > capacity) for kind in root(left)[0]]
+        lines = [f"cells-at-least {bins + 1}", "tree", *(f"fill {fill}".rstrip() for fill in fills)]
+        lines += leaf_lines(weights, []) if tree is None else tree
+        cases.append((text_of(header(sizes, capacity, max_items), lines, ["end"]), lengths_of(sizes), code))
+
+    large = [60, 60, 60]
+    # Two sizes, in either order, or the same one.
+    for fill in ("70 30", "30 70"):
+        add(0, 3, [fill], [70, 30, *large])
+        add(0, 3, [fill], [*large, 15, 30, 70])
+    add(0, 3, ["50 50"], [50, 50, *large])
+    # Two or three sizes, none of them 0 or negative.
+    add(0, 3, [], [70, 30, *large])
+    add(1, 3, [""], [70, 30, *large])
+    add(1, 3, ["100"], [100, *large])
+    add(1, 3, ["25 25 25 25"], [25, 25, 25, 25, *large])
+    add(1, 3, ["100 0"], [100, *large, 15])
+    add(1, 3, ["100 0 0"], [100, *large, 10, 5])
+    add(1, 3, ["110 -10"], [100, *large, 10])
+    # As many items of a size as it is named.
+    add(1, 3, ["50 50"], [50, *large, 15])
+    for fill in ("70 30", "30 70"):
+        add(1, 3, [fill], [70, *large, 15])
+        add(1, 3, [fill], [30, *large, 15])
+    add(1, 3, ["70 30"], [70, 29, *large])
+    # Full, not less and not more.
+    add(1, 3, ["70 29"], [70, 29, *large])
+    add(1, 3, ["70 31"], [70, 31, *large])
+    add(1, 3, ["70 20 9"], [70, 20, 9, *large])
+    add(1, 3, ["70 20 11"], [70, 20, 11, *large])
+    # q = 0, and nothing else.
+    for max_items in (2, 5, 6, 2**32 - 1):
+        add(0, 3, [], [70, 30, *large], max_items=max_items)
+        add(1, 3, ["70 30"], [70, 30, *large], max_items=max_items)
+    # S <= K·C, and K >= 1.
+    add(0, 3, ["70 30"], [70, 30, *large, 20])
+    add(1, 3, ["70 30"], [70, 30, *large, 21])
+    add(0, 3, [], [70, 30, *large, 21])
+    add(1, 2, ["70 30"], [70, 30, *large])
+    add(0, 2, [], [70, 30, *large])
+    add(1, 0, ["70 30"], [70, 30, *large])
+    add(0, 0, [], [70, 30, *large])
+    # More items left than bins: else nothing would be left for no bins, and no bins are not enough for something only.
+    add(1, 1, ["50 50"], [50, 50])
+    add(1, 1, ["70 20 10"], [70, 20, 10])
+    add(1, 2, ["50 50", "70 30"], [50, 50, 70, 30])
+    add(1, 2, ["50 50"], [50, 50, 60])
+    # Three sizes: which one is first matters. 20 are wasted, so with 20 in a bin 60 would do as well as 70 and 10.
+    add(0, 3, ["70 20 10"], [70, 20, 10, *large])
+    add(0, 3, ["70 10 20"], [70, 20, 10, *large])
+    add(0, 3, ["10 70 20"], [70, 20, 10, *large])
+    add(1, 3, ["20 70 10"], [70, 20, 10, *large])
+    for missing, other in ((70, 46), (20, 3), (10, 3)):
+        add(1, 5, ["70 20 10"], without([70, 20, 10, 79, 79, 79, 79, 79, other], [missing]))
+    # 10 are wasted, so sets of a total of 20 … 30 would do as well as 21 and 9.
+    for code, others in (
+        (0, [19, 71]),
+        (1, [20, 70]),
+        (1, [30, 60]),
+        (0, [31, 59]),
+        (0, [6, 6, 6, 72]),
+        (1, [7, 7, 7, 69]),
+        (1, [15, 15, 60]),
+        (0, [21, 69]),
+        (0, [9, 11, 70]),
+        (1, [8, 12, 70]),
+    ):
+        for fill in ("70 21 9", "70 9 21"):
+            add(code, 5, [fill], [70, 21, 9, 60, 60, *large, *others])
+    # Nothing is wasted, so sets of a total of 90; the item of 10 in the bin does not count, another one does.
+    eighties = [80] * 6
+    for code, others in ((0, [20]), (1, [10, 10]), (0, [9, 11]), (1, [5, 5, 10]), (1, [4, 6, 7, 3])):
+        add(code, 6, ["10 45 45"], [10, 45, 45, *eighties, *others])
+    # Two of three the same. 5 are wasted.
+    add(0, 3, ["40 30 30"], [40, 30, 30, 61, 61, 61, 12])
+    add(1, 3, ["40 30 30"], [40, 30, 30, 60, 60, 60, 15])
+    add(1, 3, ["40 30 30"], [40, 30, 61, 61, 61, 12, 20])
+    for fill in ("30 30 40", "30 40 30"):
+        add(0, 3, [fill], [30, 30, 40, 61, 61, 61, 12])
+        add(1, 3, [fill], [30, 40, 61, 61, 61, 12, 27])
+        add(0, 5, [fill], [30, 30, 40, 61, 61, 61, 61, 61, 30, 36, 24])
+        add(1, 5, [fill], [30, 30, 40, 61, 61, 61, 61, 61, 29, 37, 24])
+    # All of three the same: 4 are wasted, sets of a total of 56 … 60.
+    for code, others in ((0, [55, 46]), (0, [55, 30, 16]), (1, [55, 40, 16]), (1, [56, 45]), (0, [61, 40])):
+        add(code, 4, ["30 30 30"], [30, 30, 30, 55, 55, 55, *others], capacity=90)
+    add(1, 4, ["30 30 30"], [30, 30, 61, 61, 61, 61, 52], capacity=90)
+    # 30 are wasted, so 70 alone would do: the set without items.
+    add(1, 4, ["70 20 10"], [70, 20, 10, 67, 67, 67, 69])
+    add(0, 4, ["70 20 10"], [70, 20, 10, 67, 67, 68, 69])
+    add(1, 5, ["70 20 10"], [70, 20, 10, 67, 67, 67, 69])
+    # One line after another: each is about what is left.
+    add(0, 4, ["70 30", "70 30"], [70, 30, 70, 30, *large])
+    add(1, 4, ["70 30", "70 30"], [70, 30, 70, *large, 31, 5])
+    add(1, 4, ["70 30", "70 30"], [70, 30, 30, *large, 69, 5])
+    add(0, 4, ["70 30", "50 50"], [70, 30, 50, 50, *large])
+    add(0, 4, ["70 30", "70 20 10"], [70, 30, 70, 20, 10, *large])
+    two_ways = [70, 21, 9, 70, 30, 60, 60, *large, 31, 59]  # 30 would do as well as 21 and 9 while it is there
+    add(1, 6, ["70 21 9"], two_ways)
+    add(0, 6, ["70 30"], two_ways)
+    add(0, 6, ["70 30", "70 21 9"], two_ways)
+    add(1, 6, ["70 21 9", "70 30"], two_ways)
+    # The rest of the tree is about what is left: types, demands, total and K. The claim here is false.
+    pairs = [70, 30, 60, 40, 60, 40]
+    add(1, 3, ["70 30"], pairs)
+    for weights in ("-7 7", "7 -7", "60 40", "0 0"):
+        add(1, 3, ["70 30"], pairs, tree=[f"leaf 0 {weights}"])
+    add(1, 3, ["70 30"], [70, 30, *large], tree=["leaf 0 1 1 0"])
+    add(1, 3, ["70 30"], [70, 30, *large], tree=["leaf 0 1", "leaf 0 1"])
+    children = ["leaf 0 1 0 1", "leaf 0 1 0"]  # of what is left by 70 30: types 60 and 15, perhaps one of 75
+    add(0, 3, ["70 30"], [70, 30, *large, 15], tree=["branch 0 1", *children])
+    add(1, 3, ["70 30"], [70, 30, *large, 15], tree=["branch 0 3", *children])
+    # Before the nodes and nowhere else.
+    for place in range(4):
+        tree = ["branch 0 1", *children]
+        tree.insert(place, "fill 70 30")
+        add(1 if place else 0, 3, [], [70, 30, *large, 15], tree=tree)
+    for lines in (["fill 70 30", "tree"], ["weights 0 0 0", "fill 70 30"], ["fill 70 30"]):
+        text = text_of(header([70, 30, *large], 100), ["cells-at-least 4", *lines, "leaf 0 1", "end"])
+        cases.append((text, lengths_of([70, 30, *large]), 1))
+    add(1, 3, [], [70, 30, *large], tree=["fullest 100", "leaf 0 1 1 0"])
     return cases
 
 
@@ -406,6 +630,8 @@ def damage_number(random_stream, line):
         return line
     place = random_stream.randrange(1, len(words))
     word = words[place]
+    if not re.fullmatch(b"-?[0-9]+", word):  # damaged already
+        return line
     if random_stream.random() < 0.6:
         words[place] = str(int(word) + random_stream.choice((-1, 1))).encode()
     else:
@@ -576,7 +802,7 @@ class Rules(Oracle):
             stated = checker.Statement(sizes, sum(sizes), capacity, max_items, 1, 1)
             lines = checker.Lines(text_of(leaf_lines(weights, cuts)), checker.Budget())
             try:
-                checker.check_leaf(lines, stated, ours, capacity, bins, checker.Budget())
+                checker.check_leaf(lines, stated, ours, bins, checker.Budget())
                 found = True
             except checker.Invalid:
                 found = False
@@ -604,22 +830,62 @@ class Rules(Oracle):
             (node.unglue if move == node.glue else node.unpart)(i, j)
             self.assertEqual(state(), before)
 
-    def test_fullest_is_the_largest_load_of_a_bin(self):
+    def test_totals_within_are_those_of_the_list_of_all_sets(self):
         random_stream = random.Random(24)
-        for _ in range(60):
-            sizes, capacity, max_items, _, _ = random_statement(random_stream, 8)
-            loads = [
-                sum(members)
-                for count in range(len(sizes) + 1)
-                for members in itertools.combinations(sizes, count)
-                if sum(members) <= capacity and (max_items == 0 or count <= max_items)
-            ]
-            start = header(sizes, capacity, max_items) + ["cells-at-least 1", "tree"]
-            kinds = len(set(sizes))
-            for fullest in {max(loads) - 1, max(loads), capacity, capacity + 1}:
-                leaf = "leaf 0" + " 0" * kinds
-                code, _ = verdict(text_of(start, [f"fullest {fullest}", leaf, "end"]), lengths_of(sizes))
-                self.assertEqual(code, 0 if max(loads) <= fullest <= capacity else 1)
+        outcomes = [0, 0]
+        for _ in range(1500):
+            kinds = random_stream.sample(range(1, 30), random_stream.randint(0, 3))
+            numbers = {kind: random_stream.choice((0, 1, 2, 3, 7, 12)) for kind in kinds}
+            products = itertools.product(*(range(number + 1) for number in numbers.values()))
+            totals = {sum(kind * copies for kind, copies in zip(numbers, product)) for product in products}
+            high = random_stream.choice((0, 5, 31, 63, 64, 65, 150, 400, 2**70))
+            low = high - random_stream.choice((0, 1, 2, 9, high - max(totals), high - max(totals) - 1))
+            found = checker.some_total_within(numbers, low, high, checker.Budget())
+            self.assertEqual(found, any(low <= total <= high for total in totals), (numbers, low, high))
+            outcomes[found] += 1
+        self.assertGreater(min(outcomes), 300)
+
+    def test_copies_are_doubled_and_64_totals_are_a_step(self):
+        budget = checker.Budget()
+        self.assertFalse(checker.some_total_within({2: 511}, 1021, 1021, budget))
+        self.assertEqual(budget.steps, 1 + 9 * 16)  # one size; 1 + 2 + … + 256 copies; 1022 totals
+
+    def test_fills_at_their_boundaries(self):
+        for certificate, lengths, code in fill_cases():
+            found, checked = verdict(certificate, lengths)
+            self.assertEqual(found, code, certificate.decode())
+            if checked and len(checked.statement.sizes) < 12:
+                self.assert_true_bounds(checked)
+
+    def test_fills_are_allowed_where_they_should_be_and_lose_nothing(self):
+        random_stream = random.Random(28)
+        allowed, flaws, wrong = {2: 0, 3: 0}, {}, 0
+        for _ in range(250):
+            sizes, capacity, _, _, _ = fillable_statement(random_stream, 9, random_stream.random() < 0.5)
+            before = fewest_bins(tuple(sorted(sizes)), capacity, 0)
+            lines = list(fills_of(sizes, capacity))
+            lines += [tuple(random_stream.choices(sizes, k=random_stream.choice((2, 3)))) for _ in range(2)]
+            for bins, fill in itertools.product(range(1, len(sizes)), lines):
+                flaw = fill_flaw(sizes, capacity, bins, fill)
+                left = without(sizes, fill)
+                enough = before <= bins
+                still = not left or fewest_bins(tuple(sorted(left)), capacity, 0) <= bins - 1
+                stated = checker.Statement(sizes, sum(sizes), capacity, 0, 1, 1)
+                text = checker.Lines(text_of([line_of("fill", fill)]), checker.Budget())
+                try:
+                    rest, rest_bins = checker.check_fills(text, stated, bins, checker.Budget())
+                except checker.Invalid:
+                    self.assertIsNotNone(flaw, (sizes, capacity, bins, fill))
+                    flaws[flaw] = flaws.get(flaw, 0) + 1
+                    wrong += flaw == "others" and enough != still
+                    continue
+                self.assertIsNone(flaw, (sizes, capacity, bins, fill))
+                self.assertEqual((sorted(rest.sizes), rest.total, rest_bins), (sorted(left), sum(left), bins - 1))
+                self.assertEqual(enough, still, (sizes, capacity, bins, fill))
+                allowed[len(fill)] += 1
+        self.assertGreater(min(allowed.values()), 200, allowed)
+        self.assertEqual(set(flaws), {"bins", "items", "full", "left", "others"})
+        self.assertGreater(wrong, 20)  # without the condition about other items, so many would have been
 
     def test_closed_rules_hold_exactly_where_they_say(self):
         random_stream = random.Random(25)
@@ -647,7 +913,7 @@ class Rules(Oracle):
                     self.assert_true_bounds(checked)
 
     def test_proofs_of_a_complete_prover_are_accepted_and_prove_no_more(self):
-        branched = 0
+        branched = filled = 0
         for certificate, lengths in proved_certificates():
             code, checked = verdict(certificate, lengths)
             self.assertEqual(code, 0, certificate)
@@ -659,8 +925,9 @@ class Rules(Oracle):
             more = certificate.replace(claim % cells, claim % (cells + 1))
             self.assertEqual(verdict(more, lengths)[0], 1)
             branched += checked.leaves > 1
+            filled += b"\nfill " in certificate and checked.leaves > 1
         self.assertGreater(branched, 10)
-
+        self.assertGreater(filled, 3)
 
     def test_boundaries(self):
         for certificate, lengths, code in boundary_cases():
@@ -674,7 +941,7 @@ class Rules(Oracle):
             if checked:
                 self.assert_true_bounds(checked)
                 accepted += 1
-        self.assertTrue(60 < accepted < 240, accepted)
+        self.assertTrue(80 < accepted < 320, accepted)
 
 
 class Files(unittest.TestCase):
@@ -749,7 +1016,8 @@ class Hostile(Oracle):
         self.assertLess(accepted, DAMAGED_CERTIFICATES // 2)
 
     def test_limits_never_make_anything_valid(self):
-        for name, certificate, lengths in fixtures("valid") + fixtures("invalid"):
+        fills = [("fill", certificate, lengths) for certificate, lengths, _ in fill_cases()]
+        for name, certificate, lengths in fixtures("valid") + fixtures("invalid") + fills:
             code, _ = verdict(certificate, lengths)
             reading = checker.read_lengths(lengths, 1)
             whole = checker.Budget()
@@ -771,6 +1039,17 @@ class Hostile(Oracle):
             except checker.Invalid:
                 self.assertEqual(code, 1)
 
+    def test_a_table_of_totals_is_as_large_as_the_room(self):
+        for code, unit in ((1, 2**6), (1, 2**20), (2, 2**48)):
+            sizes = [2 * unit, unit, unit, *[2 * unit + 1] * 4, *(unit - less for less in (1, 2, 3, 4))]
+            fill = f"fill {2 * unit} {unit} {unit}"
+            text = text_of(header(sizes, 4 * unit), ["cells-at-least 5", "tree", fill, "leaf 0 1 0 0 0 0", "end"])
+            self.assertEqual(verdict(text, lengths_of(sizes))[0], code)
+        sizes = [2**63, 2**62, 2**62 - 1, *[2**63 + 5] * 3]  # no other item is within the room
+        fill = line_of("fill", sizes[:3])
+        text = text_of(header(sizes, 2**64 - 1), ["cells-at-least 4", "tree", fill, "leaf 0 1", "end"])
+        self.assertEqual(verdict(text, lengths_of(sizes))[0], 0)
+
     def test_deep_and_boastful_certificates(self):
         many = [1] * 4000
         start = header(many, 10**6) + ["cells-at-least 1", "tree"]
@@ -791,7 +1070,7 @@ class Agreement(unittest.TestCase):
 
     def test_both_checkers_agree(self):
         cases = [case[1:] for kind in ("valid", "invalid") for case in fixtures(kind)]
-        cases += [case[:2] for case in boundary_cases()]
+        cases += [case[:2] for case in boundary_cases() + fill_cases()]
         cases += proved_certificates() + guessed_certificates() + damaged_certificates()
         seen, differing = [0, 0, 0, 0], []
         with tempfile.TemporaryDirectory() as folder:
