@@ -486,14 +486,14 @@ def check_weights(lines, statement, bins, budget):
 
 
 def some_total_within(numbers, low, high, budget):
-    """Whether some of these items, of every size at most its number, have a total of low … high (high >= 0).
+    """Whether some of these items, of every size at most its number, have a total of low … high (low >= 1).
 
-    The totals within reach are the ones of a big number; what is past high is cut off. No items have a total of 0.
+    The totals within reach are the ones of a big number; what is past high is cut off.
     """
     budget.step(len(numbers))
     all_items = sum(size * number for size, number in numbers.items() if size <= high)
-    if low <= 0 or all_items < low:
-        return low <= 0
+    if low > min(high, all_items):
+        return False
     width = min(high, all_items) + 1
     words = -(-width // 64)
     budget.hold(BYTES_PER_TYPE * len(numbers) + BYTES_PER_64_TOTALS * words)
@@ -512,16 +512,19 @@ def some_total_within(numbers, low, high, budget):
 
 
 def check_fill(sizes, numbers, capacity, waste, budget):
-    """Section 4.3, fill w_0 w_1 [w_2]: a bin of items that are left and full; of three, no other way to fill up w_0."""
-    require(len(sizes) in (2, 3), '"fill" needs 2 or 3 integers')
+    """Section 4.3, fill w_0 [w_1 [w_2]]: a full bin of items that are left, and no others must be in the bin of w_0.
+
+    Others may be there that change places with w_1 or w_2: those of no larger total. So of three only they matter.
+    """
+    require(len(sizes) in (1, 2, 3), '"fill" needs 1 to 3 integers')
     there = all(numbers.get(size, 0) >= sizes.count(size) for size in sizes)
     require(there, "there are not so many items of these sizes left")
     require(sum(sizes) == capacity, "these items don't make a bin full")
-    if len(sizes) == 3:
-        first, *rest = sizes
-        others = {size: number - (size == first) for size, number in numbers.items() if size not in rest}
-        otherwise = some_total_within(others, capacity - waste - first, capacity - first, budget)
-        require(not otherwise, "other items may do as well in the bin of the first")
+    first, *rest = sizes
+    others = {size: number - (size == first) for size, number in numbers.items() if size not in rest}
+    low = max(capacity - waste - first, 1, *(size + 1 for size in rest))
+    otherwise = some_total_within(others, low, capacity - first, budget)
+    require(not otherwise, "other items may do as well in the bin of the first")
 
 
 def check_fills(lines, statement, bins, budget):
@@ -534,10 +537,9 @@ def check_fills(lines, statement, bins, budget):
     while lines.word == "fill":
         sizes = lines.take("fill")
         require(statement.max_items == 0, "no bin is filled for good where the items in a bin are limited")
-        require(bins >= 1, "there is no bin left to fill")
         waste = bins * capacity - total
         require(waste >= 0, "no bin is filled for good where the items are too much for the bins")
-        require(items - len(sizes) > bins - 1, "no more items than bins would be left")
+        require(items - len(sizes) >= bins, "fewer items would be left than there were bins")
         check_fill(sizes, numbers, capacity, waste, budget)
         for size in sizes:
             numbers[size] -= 1
