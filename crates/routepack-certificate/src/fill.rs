@@ -59,12 +59,18 @@ fn reaches<'a>(
     most: u64,
     meter: &mut Meter,
 ) -> Result<bool, CheckError> {
+    let types: Vec<_> = types.filter(|kind| kind.0 <= most).collect();
+    let all: u128 = types.iter().map(|kind| u128::from(kind.0) * u128::from(kind.1)).sum();
+    let most = all.min(most.into()) as u64;
+    if most < least {
+        return Ok(false);
+    }
     let words = (most / 64) as usize + 1;
     meter.step(words)?;
     meter.hold(8 * words)?;
     let mut totals = vec![0_u64; words];
     totals[0] = 1;
-    for &(size, demand) in types.filter(|kind| kind.0 <= most) {
+    for &&(size, demand) in &types {
         let (mut left, mut copies) = (u64::from(demand).min(most / size), 1);
         while left > 0 {
             meter.step(1 + words)?;

@@ -112,8 +112,8 @@ fn long_trees_count_as_steps() {
 #[test]
 fn fills_past_the_limits_are_not_checked() {
     let capacity = u64::MAX;
-    let statement = Statement::bins(vec![1, 1, capacity - 2, 5, 5, 5], capacity);
-    let body = format!("cells-at-least 3\ntree\nfill 1 1 {}\nleaf 0 1\nend\n", capacity - 2);
+    let statement = Statement::bins(vec![1, 1, capacity - 2, capacity - 7, 5, 5, 5], capacity);
+    let body = format!("cells-at-least 4\ntree\nfill 1 1 {}\nleaf 0 1\nend\n", capacity - 2);
     let outcome = check_text(&statement, (header(&statement) + &body).as_bytes(), &Limits::default());
     assert!(matches!(outcome, Err(CheckError::NotChecked { .. })), "{outcome:?}");
     let statement = Statement::bins((1..1_000).chain([501; 4]).collect(), 1_000);
