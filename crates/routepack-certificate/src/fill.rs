@@ -38,11 +38,13 @@ pub(crate) fn check_fills<R: BufRead>(
         else {
             return reader.invalid("a bin that is not full, or may not be filled for good");
         };
-        let (room, others) = (capacity - sizes[0], types.iter().filter(|kind| !sizes[1..].contains(&kind.0)));
+        let room = capacity - sizes[0];
+        let others = types.iter().filter(|kind| kind.0 <= room && !sizes[1..].contains(&kind.0));
+        let others: Vec<_> = others.copied().collect();
         // Those of at most one of the two sizes change places with it as a whole.
         let above = sizes[1..].iter().max().unwrap_or(&0) + 1;
         let least = (u128::from(room).saturating_sub(waste) as u64).max(above);
-        if least <= room && reaches(others, least, room, &mut reader.meter)? {
+        if least <= room && reaches(&others, least, room, &mut reader.meter)? {
             return reader.invalid(format!("an item of size {} may be with others", sizes[0]));
         }
         *bins -= 1;
@@ -53,13 +55,7 @@ pub(crate) fn check_fills<R: BufRead>(
 }
 
 /// Whether some items of these types (size, items) have a total in `least..=most`.
-fn reaches<'a>(
-    types: impl Iterator<Item = &'a (u64, u32)>,
-    least: u64,
-    most: u64,
-    meter: &mut Meter,
-) -> Result<bool, CheckError> {
-    let types: Vec<_> = types.filter(|kind| kind.0 <= most).collect();
+fn reaches(types: &[(u64, u32)], least: u64, most: u64, meter: &mut Meter) -> Result<bool, CheckError> {
     let all: u128 = types.iter().map(|kind| u128::from(kind.0) * u128::from(kind.1)).sum();
     let most = all.min(most.into()) as u64;
     if most < least {
@@ -70,7 +66,7 @@ fn reaches<'a>(
     meter.hold(8 * words)?;
     let mut totals = vec![0_u64; words];
     totals[0] = 1;
-    for &&(size, demand) in &types {
+    for &(size, demand) in types {
         let (mut left, mut copies) = (u64::from(demand).min(most / size), 1);
         while left > 0 {
             meter.step(1 + words)?;

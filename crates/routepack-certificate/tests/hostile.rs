@@ -117,9 +117,9 @@ fn fills_past_the_limits_are_not_checked() {
     let outcome = check_text(&statement, (header(&statement) + &body).as_bytes(), &Limits::default());
     assert!(matches!(outcome, Err(CheckError::NotChecked { .. })), "{outcome:?}");
     let statement = Statement::bins((1..1_000).chain([501; 4]).collect(), 1_000);
-    let fills: String = (1..500).map(|size| format!("fill {size} {}\n", 1_000 - size)).collect();
-    let body = format!("cells-at-least 504\ntree\n{fills}leaf 0 1 1\nend\n");
-    let text = header(&statement) + &body;
+    let mut text = header(&statement) + "cells-at-least 504\ntree\n";
+    text.extend((1..500).map(|size| format!("fill {size} {}\n", 1_000 - size)));
+    text += "leaf 0 1 1\nend\n";
     assert_eq!(check_text(&statement, text.as_bytes(), &Limits::default()).unwrap().cells_lower, 504);
     let outcome = check_text(&statement, text.as_bytes(), &Limits { max_steps: 500_000, ..Limits::default() });
     assert!(matches!(outcome, Err(CheckError::NotChecked { resource: "steps", .. })), "{outcome:?}");
