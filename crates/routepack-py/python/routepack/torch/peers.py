@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import signal
 import threading
-from numbers import Real
 from typing import Any, Callable
 
+import numpy as np
 import torch.distributed as dist
 
 from .._arrays import shown
@@ -58,7 +58,7 @@ class Peers:
 
     def __init__(self, patience: float) -> None:
         """Raises JobError unless ``patience`` is a number of seconds from 0.001 to 10^9."""
-        if isinstance(patience, bool) or not isinstance(patience, Real) or not 0.001 <= patience <= 1e9:
+        if isinstance(patience, bool) or not isinstance(patience, (int, float, np.integer, np.floating)) or not 0.001 <= patience <= 1e9:
             raise JobError(f"patience = {shown(patience)}: expected seconds from 0.001 to 1e9")
         self.patience = float(patience)
         self._lost = ""
