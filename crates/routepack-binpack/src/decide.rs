@@ -88,7 +88,9 @@ pub fn decide(
     stream: &Stream,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Decision, PackError> {
-    let filled = forced_bins(types, bins, FORCED_WORDS, stop);
+    // The checker takes no fills where there is a limit of items, even if it can't bind.
+    let limited = statement.max_items.is_some();
+    let filled = if limited { Vec::new() } else { forced_bins(types, bins, FORCED_WORDS, stop) };
     if filled.is_empty() {
         return search(statement, types, bins, start, limits, stream, stop);
     }

@@ -369,3 +369,18 @@ fn what_was_put_together_bin_by_bin_is_taken_apart() {
     let certificate = Certificate { cells_at_least: Some(13), proof, ..Certificate::default() };
     assert_eq!(check(&statement, &certificate, &Limits::default()).unwrap().cells_lower, 13);
 }
+
+/// At most three items fit in a bin, so the limit of three can't bind; but proofs know of it.
+#[test]
+fn no_bin_is_filled_for_good_under_a_limit_that_cannot_bind() {
+    let limited = Statement { max_items: Some(3), ..Statement::bins(vec![31, 9, 7, 17, 19, 20, 27], 45) };
+    let options = PackOptions {
+        goal: Goal::Cells,
+        fill_tries: 1,
+        fill_window: 1,
+        repack_tries: 0,
+        ..PackOptions::default()
+    };
+    let packed = pack(&limited, &options, 0, &|| false, &mut |_| {}).unwrap();
+    assert_eq!((packed.cells, packed.cells_bound), (4, 4));
+}
