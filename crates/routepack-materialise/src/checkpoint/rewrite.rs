@@ -17,7 +17,7 @@ use super::names::Names;
 use super::relabel::Relabel;
 use super::settings::check_settings;
 use super::sums::Checksums;
-use super::target::{begin, copy_file, finish, json, write_file};
+use super::target::{UNFINISHED, begin, copy_file, finish, json, write_file};
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ pub struct Rewritten {
 /// not what they were; then the target is not made.
 pub fn rewrite(job: &Rewrite) -> Result<Rewritten, CheckpointError> {
     check_not_live(&job.source)?;
+    check_finished(&job.source)?;
     let own = own_map(job)?;
     let job = &Rewrite { names: known_names(job, own.as_ref())?, ..job.clone() };
     let folder = Folder::open(&job.source, &job.names)?;
@@ -131,6 +132,16 @@ fn check_not_live(source: &Path) -> Result<(), CheckpointError> {
     }
     let why = "saved by save_logical: every expert is at its logical number, in no slot; load_logical loads it under any map";
     Err(CheckpointError::input(live.display(), why))
+}
+
+/// What a run leaves that was killed is not whole, whatever its files look like.
+fn check_finished(source: &Path) -> Result<(), CheckpointError> {
+    let real = source.canonicalize().map_err(|error| CheckpointError::access(source, "open", &error))?;
+    if real.extension().is_some_and(|end| end == UNFINISHED) {
+        let why = "what a run that did not finish left, which is not whole; give its source";
+        return Err(CheckpointError::input(source.display(), why));
+    }
+    Ok(())
 }
 
 /// The map beside the source.

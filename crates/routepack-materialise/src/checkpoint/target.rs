@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::{CheckpointError, Rewrite};
 
+/// What a folder's name ends with until it is whole.
+pub(crate) const UNFINISHED: &str = "unfinished";
+
 /// An empty folder beside the target.
 pub(crate) fn begin(job: &Rewrite) -> Result<PathBuf, CheckpointError> {
     let refuse = |place: &Path, why: &str| Err(CheckpointError::input(place.display(), why));
@@ -22,9 +25,16 @@ pub(crate) fn begin(job: &Rewrite) -> Result<PathBuf, CheckpointError> {
         return refuse(&job.target, "lies inside the source, which is never changed");
     }
     let mut unfinished = name.to_owned();
-    unfinished.push(".unfinished");
+    unfinished.push(".");
+    unfinished.push(UNFINISHED);
     let unfinished = parent.join(unfinished);
+    if job.target.extension().is_some_and(|end| end == UNFINISHED) {
+        return refuse(&job.target, "a name for what is not whole yet");
+    }
     if job.again && unfinished.is_dir() {
+        if real(&job.source)?.starts_with(real(&unfinished)?) {
+            return refuse(&unfinished, "holds the source, which --again would delete with it");
+        }
         fs::remove_dir_all(&unfinished)
             .map_err(|error| CheckpointError::access(&unfinished, "delete", &error))?;
     }

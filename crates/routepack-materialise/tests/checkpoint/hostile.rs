@@ -240,6 +240,32 @@ fn links_are_read_through_and_never_written_through() {
     assert_eq!(fs::read(precious.join("file")).expect("kept"), b"kept");
 }
 
+/// Remains of a run that was killed are no source, and nothing that is one is deleted with them.
+#[test]
+fn what_is_not_finished_is_no_source_and_no_source_is_deleted_with_it() {
+    let root = folder();
+    let place = |name: &str| root.path().join(name);
+    let [remains, inside, link] = ["out.unfinished", "other.unfinished/step", "link"].map(place);
+    write(&remains, Style::Qwen, 16);
+    fs::create_dir(place("other.unfinished")).expect("made");
+    write(&inside, Style::Qwen, 16);
+    std::os::unix::fs::symlink(&remains, &link).expect("linked");
+    let to = |source: &Path, target: &str| {
+        let mut job = job(Direction::Apply, source, &place(target));
+        job.again = true;
+        refusal(rewrite(&job), root.path())
+    };
+    for source in [&remains, &link] {
+        assert!(to(source, "out").contains("what a run that did not finish left, which is not whole"));
+    }
+    assert!(
+        to(&inside, "other")
+            .contains("other.unfinished: holds the source, which --again would delete with it")
+    );
+    assert!(to(&inside, "new.unfinished").contains("new.unfinished: a name for what is not whole yet"));
+    assert!(remains.join(SHARDS[0]).exists() && inside.join(SHARDS[0]).exists());
+}
+
 /// Experts of one family need not be alike: an expert in another type or shape keeps it.
 #[test]
 fn experts_of_other_types_and_shapes_keep_them() {

@@ -61,6 +61,8 @@ def a_save_is_whole_or_not_there(folder):
     first_writes(lambda: (folder / "file").write_text(""))
     where = folder / "file" / "saved"
     fails(routepack.RoutePackError, "cannot make it" if dist.get_rank() == 0 else "given up", lambda: save_logical(trainer.state, where))
+    for work in [lambda: save_logical(trainer.state, folder / "a.unfinished"), lambda: load_logical(trainer.state, folder / "a.unfinished")]:
+        fails(routepack.FileError, "a.unfinished: a name for what is not whole yet", work)
     trainer.state.tear()
     fails(MapMismatch, "torn", lambda: save_logical(trainer.state, folder / "torn"))
 

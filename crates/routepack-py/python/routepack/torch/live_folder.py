@@ -13,11 +13,14 @@ from .live_map import MAP_FILE
 
 
 def named(folder: str | os.PathLike[str]) -> Path:
-    """A folder's path; raises FileError for what is none."""
+    """A folder's path; raises FileError for what is none, or names what is not whole yet."""
     try:
-        return Path(folder)
+        path = Path(folder)
     except TypeError:
         raise FileError(f"{folder!r}: expected the path of a folder, found {type(folder).__name__}") from None
+    if path.name.endswith(".unfinished"):
+        raise FileError(f"{path}: a name for what is not whole yet, and is deleted when its folder is made again")
+    return path
 
 
 def unfinished(folder: Path) -> Path:

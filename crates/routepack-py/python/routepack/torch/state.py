@@ -243,8 +243,8 @@ class ExpertState(Layout):
         self.between_steps("loading")
         slots = self.slots(log2phys)
         self.take(slots)
-        self.in_loading = True
         try:
+            self.in_loading = True
             yield
         finally:
             self.in_loading = False
