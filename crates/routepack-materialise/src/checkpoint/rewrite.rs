@@ -136,7 +136,7 @@ fn check_not_live(source: &Path) -> Result<(), CheckpointError> {
 
 /// What a run leaves that was killed is not whole, whatever its files look like.
 fn check_finished(source: &Path) -> Result<(), CheckpointError> {
-    let real = source.canonicalize().map_err(|error| CheckpointError::access(source, "open", &error))?;
+    let real = source.canonicalize().map_err(|error| CheckpointError::access(source, "read", &error))?;
     if real.extension().is_some_and(|end| end == UNFINISHED) {
         let why = "what a run that did not finish left, which is not whole; give its source";
         return Err(CheckpointError::input(source.display(), why));
