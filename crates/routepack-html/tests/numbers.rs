@@ -5,7 +5,7 @@ use routepack_html::{
     MovePoint, Page, Picture, RowsPoint, ShownStep, TracePoint, annealing, page, pictures_of_step,
     placement_moves, rows_curve_picture, trade_off_curve,
 };
-use routepack_problem::{Instance, Layout, Placement};
+use routepack_problem::{Batch, Instance, Layout, Placement, Setting};
 use routepack_verify::{Figures, figures};
 
 struct Step {
@@ -212,4 +212,22 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", picture.id);
         assert!(svg.contains("<path class=\"line"), "{}", picture.id);
     }
+}
+
+/// Where a shard has one slot, every cell paces its row: frames would tell nothing.
+#[test]
+fn the_slowest_cell_is_framed_among_others_alone() {
+    let step = step();
+    let frames = |picture: &Picture| picture.svg().matches("class=\"pace\"").count();
+    let shown = pictures(&step);
+    assert!(frames(find(&shown, "-cells")) >= 5 * 2, "one a row and shard");
+    let setting = Setting::new(1, 1, 100);
+    let instance = Instance::single(Batch::from_lengths(vec![40, 50, 60]), &setting).expect("valid");
+    let (layout, none) = (Layout::new(3, 1, vec![0, 1, 2]), Placement::identity(0, 0, 1).expect("none"));
+    let figures = figures(&instance, None, &layout).expect("valid");
+    let alone = Step { instance, layout, placement: none.clone(), before: none, figures };
+    let shown = pictures(&alone);
+    let cells = find(&shown, "-cells");
+    assert_eq!(frames(cells), 0);
+    assert!(!cells.caption.contains("framed"), "{}", cells.caption);
 }

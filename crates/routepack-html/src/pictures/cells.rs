@@ -23,6 +23,9 @@ pub(super) fn cell_costs(drawn: &Drawn<'_>) -> Picture {
     for (row, costs) in costs.iter().enumerate() {
         for group in 0..topology.num_groups() {
             let slots = topology.group_slots(group);
+            if slots.len() == 1 {
+                continue; // Its cell waits for none and none waits for it.
+            }
             let most = slots.clone().map(|slot| costs[slot]).max();
             marked.extend(slots.filter(|&slot| Some(costs[slot]) == most).map(|slot| (row, slot)));
         }
@@ -39,6 +42,11 @@ pub(super) fn cell_costs(drawn: &Drawn<'_>) -> Picture {
         marked: &marked,
         words: &words,
     });
+    let waits = if marked.is_empty() {
+        "A shard has one slot: no micro-batch waits for another of its row."
+    } else {
+        "All slots of a shard wait for the framed one: the more even a row's colour, the less they wait."
+    };
     let header = std::iter::once("row".to_owned()).chain((0..slots).map(|slot| format!("slot {slot}")));
     let rows = costs.iter().enumerate().map(|(row, costs)| {
         std::iter::once(row.to_string()).chain(costs.iter().map(|&cost| drawn.cost(cost))).collect()
@@ -46,9 +54,9 @@ pub(super) fn cell_costs(drawn: &Drawn<'_>) -> Picture {
     Picture {
         id: drawn.id("cells"),
         title: title.to_owned(),
-        caption: "All slots of a shard wait for the framed one: the more even a row's colour, the less they wait. One scale \
-                  of colour for all rows. Unit of the paper: cost over scale and capacity."
-            .to_owned(),
+        caption: format!(
+            "{waits} One scale of colour for all rows. Unit of the paper: cost over scale and capacity."
+        ),
         drawing,
         numbers: NumberTable { header: header.collect(), rows: rows.collect() },
     }
