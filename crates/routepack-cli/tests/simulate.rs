@@ -243,6 +243,13 @@ fn weights_are_fitted_to_a_csv() {
     // Relative to alpha = 1: what a job takes.
     assert!(said.contains("gamma = \"0.250000000\"") && said.contains("beta = \"0.500000000\""), "{said}");
     assert!(said.contains("row_cost = \"125.000\""), "{said}");
+    // Seconds that do not vary are told by anything: neither figure says that weights are good.
+    fs::write(folder.path().join("flat.csv"), "lengths,seconds\n10 4,0.1\n30,0.1\n5 5 7,0.1\n")
+        .expect("written");
+    let said = String::from_utf8(run(folder.path(), "calibrate flat.csv -C 100").stdout).expect("text");
+    assert!(said.contains("told      – of the variance, rank correlation –\n"), "{said}");
+    let fitted = json(folder.path(), "calibrate flat.csv -C 100 --json");
+    assert!(fitted["r_squared"].is_null() && fitted["rank_correlation"].is_null(), "{fitted}");
     fs::write(folder.path().join("measured.csv"), "lengths,seconds\n3,x\n").expect("written");
     let (code, message) = refused(folder.path(), "calibrate measured.csv -C 100");
     assert_eq!(code, Some(3));

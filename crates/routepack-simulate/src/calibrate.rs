@@ -47,10 +47,10 @@ pub struct Calibrated {
     pub residual: f64,
     /// Largest residual over the measured time.
     pub worst: f64,
-    /// Share of the variance that is told.
-    pub r_squared: f64,
-    /// Rank correlation (Spearman's) of told and measured seconds.
-    pub rank_correlation: f64,
+    /// Share of the variance that is told; `None` where all seconds are the same.
+    pub r_squared: Option<f64>,
+    /// Rank correlation (Spearman's) of told and measured seconds; `None` where all of these are the same.
+    pub rank_correlation: Option<f64>,
 }
 
 /// Fits the weights of a cell of `capacity` tokens.
@@ -89,6 +89,7 @@ pub fn calibrate(measurements: &[Measurement], capacity: u32) -> Result<Calibrat
     let told = &columns * &weights;
     let residuals = &seconds - &told;
     let mean = seconds.mean();
+    let varies = measurements.iter().any(|one| one.seconds.total_cmp(&measurements[0].seconds).is_ne());
     let variance: f64 = seconds.iter().map(|value| (value - mean).powi(2)).sum();
     Ok(Calibrated {
         measurements: measurements.len(),
@@ -99,8 +100,8 @@ pub fn calibrate(measurements: &[Measurement], capacity: u32) -> Result<Calibrat
         gamma: weights.get(3).copied(),
         residual: (residuals.norm_squared() / measurements.len() as f64).sqrt(),
         worst: residuals.iter().zip(&seconds).map(|(off, seconds)| off.abs() / seconds).fold(0.0, f64::max),
-        r_squared: if variance > 0.0 { 1.0 - residuals.norm_squared() / variance } else { 1.0 },
-        rank_correlation: rank_correlation(told.as_slice(), seconds.as_slice()),
+        r_squared: varies.then(|| 1.0 - residuals.norm_squared() / variance),
+        rank_correlation: varies.then(|| rank_correlation(told.as_slice(), seconds.as_slice())),
     })
 }
 
@@ -213,7 +214,7 @@ mod tests {
                 cells.into_iter().map(|(cell, rows)| measured(cell, Some(rows), weights, 8192)).collect();
             let fitted = calibrate(&times, 8192).expect("enough");
             prop_assert!(fitted.worst < 1e-6, "{fitted:?}");
-            prop_assert!(fitted.rank_correlation > 1.0 - 1e-9);
+            prop_assert!(fitted.rank_correlation.is_some_and(|found| found > 1.0 - 1e-9));
         }
     }
 
@@ -225,8 +226,11 @@ mod tests {
         let fitted = calibrate(&[cell(10, 3.0), cell(20, 2.0), cell(30, 1.0)], 100).expect("enough");
         assert_eq!((fitted.alpha, fitted.beta, fitted.gamma), (0.0, 0.0, None));
         assert!((fitted.overhead - 2.0).abs() < 1e-9);
-        assert!(fitted.r_squared.abs() < 1e-9);
-        assert!(fitted.rank_correlation.abs() < 1e-9, "a constant ranks nothing: {fitted:?}");
+        assert!(fitted.r_squared.is_some_and(|found| found.abs() < 1e-9));
+        assert!(
+            fitted.rank_correlation.is_some_and(|found| found.abs() < 1e-9),
+            "a constant ranks nothing: {fitted:?}"
+        );
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json { print_json(&fitted) } else { print(&in_words(&fitted)) }
 }
 
+/// A figure that constant seconds do not have.
+fn known(figure: Option<f64>) -> String {
+    figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.4}"))
+}
+
 fn in_words(fitted: &Calibrated) -> String {
     let Calibrated { alpha, beta, gamma, overhead, capacity, .. } = *fitted;
     let mut lines = vec![
@@ -63,8 +68,9 @@ fn in_words(fitted: &Calibrated) -> String {
             100.0 * fitted.worst
         ),
         format!(
-            "told      {:.4} of the variance, rank correlation {:.4}",
-            fitted.r_squared, fitted.rank_correlation
+            "told      {} of the variance, rank correlation {}",
+            known(fitted.r_squared),
+            known(fitted.rank_correlation)
         ),
         String::new(),
     ]);
