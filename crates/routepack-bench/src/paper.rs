@@ -5,6 +5,8 @@
 //! (placement and layout refined in turns). Times are simulated; neither planning nor moves of experts are charged. A window
 //! costs two plans.
 
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -16,11 +18,15 @@ use routepack::simulation::{Cluster, SimulateOptions, presets};
 use routepack::verification::Verified;
 use routepack::{Aim, Batch, Control, Job, Layout, Placement, verify};
 use serde::{Deserialize, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
 
 use crate::BenchError;
 use crate::measured::{measure, step_time};
 use crate::statistics::Sample;
 use crate::table::{Table, TableLine};
+
+/// Of the planner.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Arms in the order of the table.
 pub const PAPER_ARMS: [&str; 4] = ["baseline", "reorder", "published", "routepack"];
@@ -96,10 +102,16 @@ pub struct PaperRecord {
     pub planning: f64,
     /// Version of the planner.
     pub version: String,
+    /// SHA-256 of what the figures hang on, see [`PaperBench::setup`].
+    pub setup_sha256: String,
 }
 
+/// Columns of the seconds that make up a step.
+const TERM_COLUMNS: [&str; 7] =
+    ["attention", "dense", "expert", "all_to_all", "bubble", "gradients", "optimizer"];
+
 impl TableLine for PaperRecord {
-    const HEADER: &'static str = "preset,seed,arm,machine,rows,attention_cost,peak_sum,worst_peak,joint_score,tokens,seconds,attention,dense,expert,all_to_all,bubble,gradients,optimizer,planning,version\n";
+    const HEADER: &'static str = "preset,seed,arm,machine,rows,attention_cost,peak_sum,worst_peak,joint_score,tokens,seconds,attention,dense,expert,all_to_all,bubble,gradients,optimizer,planning,version,setup_sha256\n";
 
     fn check(&self) -> Result<(), String> {
         let figures = [
@@ -107,14 +119,39 @@ impl TableLine for PaperRecord {
             ("attention_cost", self.attention_cost),
             ("planning", self.planning),
         ];
-        let wrong = figures.into_iter().chain(self.terms()).find(|(_, value)| !(0.0..=1e12).contains(value));
+        let terms = TERM_COLUMNS.into_iter().zip(self.terms().map(|(_, seconds)| seconds));
+        let sum: f64 = terms.clone().map(|(_, seconds)| seconds).sum();
+        let wrong = figures.into_iter().chain(terms).find(|(_, value)| !(0.0..=1e12).contains(value));
         match wrong {
             Some((name, value)) => Err(format!("{name} = {value}: expected 0 to 10^12")),
             None if !(1e-9..=1e12).contains(&self.seconds) => {
                 Err(format!("seconds = {}: expected 10^-9 to 10^12", self.seconds))
             }
+            None if (self.seconds - sum).abs() > 1e-9 * sum => {
+                Err(format!("seconds = {}: expected {sum}, the sum of its terms", self.seconds))
+            }
+            None if self.tokens == 0 => Err("tokens = 0: expected at least 1".to_owned()),
             None => Ok(()),
         }
+    }
+
+    fn check_together(lines: &[(u64, Self)]) -> Result<(), (u64, String)> {
+        let (mut tokens, mut arms) = (HashMap::new(), HashMap::new());
+        for (at, line) in lines {
+            let window = (&line.preset, line.seed, &line.version);
+            let (first, expected) = *tokens.entry(window).or_insert((at, line.tokens));
+            if line.tokens != expected {
+                let found = line.tokens;
+                let why =
+                    format!("tokens = {found}: expected {expected}, as line {first} has for this window");
+                return Err((*at, why));
+            }
+            if let Some(first) = arms.insert((window, &line.setup_sha256, &line.arm), at) {
+                let why = format!("arm = {}: expected once, line {first} has it for this window", line.arm);
+                return Err((*at, why));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -176,7 +213,7 @@ pub fn bench_paper(
     for seed in 1..=bench.windows {
         for case in &bench.cases {
             let known: Vec<String> = bench
-                .of(case, table.records())
+                .of(case, table.records())?
                 .filter(|line| line.seed == seed)
                 .map(|line| line.arm.clone())
                 .collect();
@@ -215,20 +252,41 @@ impl PaperBench {
         machine
     }
 
-    /// The lines of a case on this machine.
+    /// SHA-256 of all that figures of a case hang on beside its window: cluster, model, options and version, whatever they are
+    /// called.
+    ///
+    /// # Errors
+    /// The case names no model.
+    pub fn setup(&self, case: &PaperCase) -> Result<String, BenchError> {
+        let failed = |why: String| BenchError::Window { window: case.preset.to_string(), why };
+        let model = presets::model(case.model).map_err(|error| failed(error.to_string()))?;
+        let setup = serde_json::to_vec(&(VERSION, &model, &self.cluster, &self.options));
+        let hash = Sha256::digest(setup.map_err(|error| failed(error.to_string()))?);
+        Ok(hash.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        }))
+    }
+
+    /// The lines of a case with this setup and by this version: others do not count.
     fn of<'a>(
         &self,
         case: &'a PaperCase,
         lines: &'a [PaperRecord],
-    ) -> impl Iterator<Item = &'a PaperRecord> + use<'a> {
-        let machine = self.machine();
-        lines.iter().filter(move |line| line.preset == case.preset.name() && line.machine == machine)
+    ) -> Result<impl Iterator<Item = &'a PaperRecord> + use<'a>, BenchError> {
+        let setup = self.setup(case)?;
+        Ok(lines.iter().filter(move |line| {
+            line.preset == case.preset.name() && line.version == VERSION && line.setup_sha256 == setup
+        }))
     }
 
     /// The arms of a case over the windows of which all arms are there; none before the first.
-    pub fn arms(&self, case: &PaperCase, lines: &[PaperRecord]) -> Vec<PaperArm> {
+    ///
+    /// # Errors
+    /// As [`PaperBench::setup`].
+    pub fn arms(&self, case: &PaperCase, lines: &[PaperRecord]) -> Result<Vec<PaperArm>, BenchError> {
         let mut lines: Vec<&PaperRecord> =
-            self.of(case, lines).filter(|line| line.seed <= self.windows).collect();
+            self.of(case, lines)?.filter(|line| line.seed <= self.windows).collect();
         lines.sort_by_key(|line| line.seed);
         let windows: Vec<[&PaperRecord; 4]> = lines
             .chunk_by(|one, other| one.seed == other.seed)
@@ -238,7 +296,7 @@ impl PaperBench {
             })
             .collect();
         if windows.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let arm = |(arm, name): (usize, &'static str)| {
             let over = |of: fn(&PaperRecord) -> f64| {
@@ -273,7 +331,7 @@ impl PaperBench {
                 shares: term(&|window, term| 100.0 * window[arm].terms()[term].1 / window[arm].seconds),
             }
         };
-        PAPER_ARMS.into_iter().enumerate().map(arm).collect()
+        Ok(PAPER_ARMS.into_iter().enumerate().map(arm).collect())
     }
 }
 
@@ -326,6 +384,7 @@ fn window_lines(
         (published_placement, &published.layouts, *published_seconds),
         (own_placement, &ours.layouts, *our_seconds),
     ];
+    let setup = bench.setup(case)?;
     let line = |(arm, (placement, layouts, planning)): (&str, (&Placement, &[Layout], f64))| {
         let time = step_time(instances, placement, layouts, (&model, &bench.cluster, &bench.options))
             .map_err(|error| failed(&error))?;
@@ -350,7 +409,8 @@ fn window_lines(
             gradients: time.gradients,
             optimizer: time.optimizer,
             planning,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
+            setup_sha256: setup.clone(),
         })
     };
     PAPER_ARMS.into_iter().zip(arms).map(line).collect()

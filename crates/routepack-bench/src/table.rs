@@ -12,7 +12,7 @@ use crate::error::BenchError;
 use crate::record::Record;
 
 /// What a line of a [`Table`] holds.
-pub trait TableLine: Serialize + DeserializeOwned {
+pub trait TableLine: Serialize + DeserializeOwned + Sized {
     /// The first line of a table: the names of the fields in their order, and a newline.
     const HEADER: &'static str;
 
@@ -21,6 +21,14 @@ pub trait TableLine: Serialize + DeserializeOwned {
     /// # Errors
     /// The field, its value and its limit.
     fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Refuses lines, each with its number, that no run writes into one table.
+    ///
+    /// # Errors
+    /// The number of a line; the field, its value and its limit.
+    fn check_together(_lines: &[(u64, Self)]) -> Result<(), (u64, String)> {
         Ok(())
     }
 }
@@ -60,14 +68,22 @@ impl<R: TableLine> Table<R> {
             return Err(refused(std::io::Error::new(std::io::ErrorKind::InvalidData, message).into()));
         }
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let records: Result<Vec<R>, _> = csv::Reader::from_reader(&text[..whole]).deserialize().collect();
-        let records = records.map_err(refused)?;
-        for (index, record) in records.iter().enumerate() {
-            record.check().map_err(|why| {
-                let message = format!("record {}: {why}", index + 1);
-                refused(std::io::Error::new(std::io::ErrorKind::InvalidData, message).into())
-            })?;
+        let wrong = |(line, why): (u64, String)| {
+            let message = format!("line {line}: {why}");
+            refused(std::io::Error::new(std::io::ErrorKind::InvalidData, message).into())
+        };
+        let mut lines: Vec<(u64, R)> = Vec::new();
+        let mut reader = csv::Reader::from_reader(&text[..whole]);
+        let titles = reader.headers().map_err(refused)?.clone();
+        for line in reader.records() {
+            let line = line.map_err(refused)?;
+            let at = line.position().map_or(0, csv::Position::line);
+            let record: R = line.deserialize(Some(&titles)).map_err(refused)?;
+            record.check().map_err(|why| wrong((at, why)))?;
+            lines.push((at, record));
         }
+        R::check_together(&lines).map_err(wrong)?;
+        let records = lines.into_iter().map(|(_, record)| record).collect();
         file.set_len(whole as u64).map_err(failed)?;
         Ok(Self { path: path.into(), file, records })
     }

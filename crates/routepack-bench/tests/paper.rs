@@ -15,12 +15,17 @@ fn bench(windows: u64) -> PaperBench {
     }
 }
 
-fn line(seed: u64, arm: &str, machine: &str, seconds: f64) -> PaperRecord {
+/// The setup of this bench: what its lines are told from others' by.
+fn setup() -> String {
+    bench(1).setup(&PAPER_CASES[0]).unwrap()
+}
+
+fn line(seed: u64, arm: &str, setup: &str, seconds: f64) -> PaperRecord {
     PaperRecord {
         preset: "tiny".to_owned(),
         seed,
         arm: arm.to_owned(),
-        machine: machine.to_owned(),
+        machine: "H20, 8 a node".to_owned(),
         rows: 7,
         attention_cost: 1.0,
         peak_sum: 1,
@@ -36,7 +41,8 @@ fn line(seed: u64, arm: &str, machine: &str, seconds: f64) -> PaperRecord {
         gradients: 0.0,
         optimizer: 0.0,
         planning: 0.0,
-        version: "0".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        setup_sha256: setup.to_owned(),
     }
 }
 
@@ -45,17 +51,17 @@ fn gains_are_those_of_whole_windows_on_this_machine() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("paper.csv");
     let mut table = Table::open(&path).unwrap();
-    let machine = "H20, 8 a node";
+    let setup = &setup();
     for (seed, seconds) in [(1, [10.0, 8.0, 5.0, 4.0]), (2, [10.0, 5.0, 5.0, 2.0])] {
         for (arm, seconds) in PAPER_ARMS.into_iter().zip(seconds) {
-            table.add(line(seed, arm, machine, seconds)).unwrap();
+            table.add(line(seed, arm, setup, seconds)).unwrap();
             table.add(line(seed, arm, "another", 1.0)).unwrap();
         }
     }
-    table.add(line(3, "baseline", machine, 1e3)).unwrap();
+    table.add(line(3, "baseline", setup, 1e3)).unwrap();
     let read: Table<PaperRecord> = Table::open(&path).unwrap();
     assert_eq!(read.records(), table.records(), "a line is read as it was written");
-    let arms = bench(3).arms(&PAPER_CASES[0], read.records());
+    let arms = bench(3).arms(&PAPER_CASES[0], read.records()).unwrap();
     let gains: Vec<(usize, f64)> = arms.iter().map(|arm| (arm.gain.count, arm.gain.mean)).collect();
     // 10/8 and 10/5 of the speed; 10/5 twice; 10/4 and 10/2.
     assert_eq!(gains, [(2, 0.0), (2, 62.5), (2, 100.0), (2, 275.0)]);
@@ -70,14 +76,49 @@ fn gains_are_those_of_whole_windows_on_this_machine() {
 fn lines_that_no_run_writes_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("paper.csv");
-    for (seconds, bubble) in [(f64::NAN, 0.0), (0.0, 0.0), (1.0, -1.0)] {
+    let usual = || line(1, "reorder", "a", 1.0);
+    for (edited, message) in [
+        (PaperRecord { seconds: f64::NAN, ..usual() }, "seconds = NaN: expected 10^-9 to 10^12"),
+        (PaperRecord { seconds: 0.0, ..usual() }, "seconds = 0: expected 10^-9 to 10^12"),
+        (PaperRecord { bubble: -1.0, ..usual() }, "bubble = -1: expected 0 to 10^12"),
+        (PaperRecord { seconds: 1.001, ..usual() }, "seconds = 1.001: expected 1, the sum of its terms"),
+        (PaperRecord { tokens: 0, ..usual() }, "tokens = 0: expected at least 1"),
+        (
+            PaperRecord { tokens: 999, ..usual() },
+            "tokens = 999: expected 1000, as line 2 has for this window",
+        ),
+        (line(1, "baseline", "a", 1.0), "arm = baseline: expected once, line 2 has it for this window"),
+    ] {
         let mut table = Table::open(&path).unwrap();
-        table.add(line(1, "baseline", "H20", 1.0)).unwrap();
-        table.add(PaperRecord { seconds, bubble, ..line(1, "reorder", "H20", 1.0) }).unwrap();
+        table.add(line(1, "baseline", "a", 1.0)).unwrap();
+        table.add(edited).unwrap();
         let refused = Table::<PaperRecord>::open(&path).unwrap_err().to_string();
-        assert!(refused.contains("record 2: ") && refused.contains("paper.csv"), "{refused}");
+        assert!(refused.contains(&format!("paper.csv: line 3: {message}")), "{refused}");
         std::fs::remove_file(&path).unwrap();
     }
+}
+
+/// Lines of a cluster of the same name, of other options and of another version passed for this one's.
+#[test]
+fn lines_of_another_setup_are_not_reused() {
+    let usual = bench(1);
+    let mut faster = bench(1);
+    faster.cluster.peak_tflops *= 2.0;
+    let mut moved = bench(1);
+    moved.options.move_bytes = 6.0;
+    let case = &PAPER_CASES[0];
+    for other in [&faster, &moved] {
+        assert_eq!(other.machine(), usual.machine(), "the name does not tell");
+        assert_ne!(other.setup(case).unwrap(), usual.setup(case).unwrap());
+    }
+    let of_version = |version: &str| -> Vec<PaperRecord> {
+        let version = version.to_owned();
+        PAPER_ARMS.map(|arm| PaperRecord { version: version.clone(), ..line(1, arm, &setup(), 1.0) }).to_vec()
+    };
+    let lines = of_version(env!("CARGO_PKG_VERSION"));
+    assert_eq!(usual.arms(case, &lines).unwrap().len(), 4);
+    assert!(faster.arms(case, &lines).unwrap().is_empty());
+    assert!(usual.arms(case, &of_version("0.0.1")).unwrap().is_empty());
 }
 
 #[test]
@@ -86,7 +127,7 @@ fn what_is_there_is_not_run_again_and_stopping_adds_nothing() {
     let path = folder.path().join("paper.csv");
     let mut table = Table::open(&path).unwrap();
     for arm in PAPER_ARMS {
-        table.add(line(1, arm, "H20, 8 a node", 1.0)).unwrap();
+        table.add(line(1, arm, &setup(), 1.0)).unwrap();
     }
     let mut never = |line: &PaperRecord| panic!("{line:?}");
     bench_paper(&bench(1), &mut table, &AtomicBool::new(false), &mut never).unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use routepack::problem::counted;
 use routepack_bench::{
-    PAPER_CASES, PaperArm, PaperBench, PaperCase, PaperRecord, Sample, Table, bench_paper,
+    BenchError, PAPER_CASES, PaperArm, PaperBench, PaperCase, PaperRecord, Sample, Table, bench_paper,
 };
 
 use super::super::in_pool;
@@ -75,17 +75,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     in_pool(arguments.threads, || bench_paper(&bench, &mut table, stop, &mut observe))??;
     if arguments.json {
         let of_case = |case: &&'static PaperCase| {
-            serde_json::json!({
+            Ok(serde_json::json!({
                 "preset": case.preset.name(),
                 "model": case.model,
                 "machine": bench.machine(),
-                "arms": bench.arms(case, table.records()),
-            })
+                "arms": bench.arms(case, table.records())?,
+            }))
         };
-        return print_json(&bench.cases.iter().map(of_case).collect::<Vec<_>>());
+        let cases: Result<Vec<_>, BenchError> = bench.cases.iter().map(of_case).collect();
+        return print_json(&cases?);
     }
-    let texts = bench.cases.iter().map(|case| in_words(case, &bench, table.records()));
-    print(&texts.collect::<Vec<_>>().join("\n\n"))
+    let texts: Result<Vec<_>, BenchError> =
+        bench.cases.iter().map(|case| in_words(case, &bench, table.records())).collect();
+    print(&texts?.join("\n\n"))
 }
 
 /// Mean and standard deviation; the mean alone of a single window.
@@ -94,9 +96,9 @@ fn with_sd(sample: Sample, mean: fn(f64) -> String, digits: usize) -> String {
     format!("{}{}", mean(sample.mean), sd.unwrap_or_default())
 }
 
-fn in_words(case: &PaperCase, bench: &PaperBench, lines: &[PaperRecord]) -> String {
-    let arms = bench.arms(case, lines);
-    let Some(first) = arms.first() else { return format!("{}: no window yet", case.preset) };
+fn in_words(case: &PaperCase, bench: &PaperBench, lines: &[PaperRecord]) -> Result<String, BenchError> {
+    let arms = bench.arms(case, lines)?;
+    let Some(first) = arms.first() else { return Ok(format!("{}: no window yet", case.preset)) };
     let windows = first.gain.count;
     let gains = arms.iter().map(|arm| {
         vec![
@@ -120,7 +122,7 @@ fn in_words(case: &PaperCase, bench: &PaperBench, lines: &[PaperRecord]) -> Stri
         };
         terms.map(row).collect()
     };
-    [
+    Ok([
         format!("{}: {}, {} on {}", case.preset, counted(windows, "window"), case.model, bench.machine()),
         render(&["", "tokens/s", "gain %", "paper %", "joint score %"], &gains.collect::<Vec<_>>()),
         String::new(),
@@ -130,5 +132,5 @@ fn in_words(case: &PaperCase, bench: &PaperBench, lines: &[PaperRecord]) -> Stri
         "seconds saved, % of the baseline's step:".to_owned(),
         render(&names, &per_term(|arm| &arm.saved, true)),
     ]
-    .join("\n")
+    .join("\n"))
 }
