@@ -165,8 +165,9 @@ fn placement_of(verified: &Verified) -> Result<Placement, String> {
 }
 
 impl WindowArms {
-    /// Where a rule beats *routepack* under the same placement: quantity, arm, its value, ours. Less is better in all.
-    pub fn better_peers(&self) -> Vec<(&'static str, &'static str, f64, f64)> {
+    /// Where a rule beats the arm `ours`, *routepack* or *routepack+*: quantity, rule, its value, ours. Less is better in
+    /// all.
+    pub fn better_peers(&self, ours: &str) -> Vec<(&'static str, &'static str, f64, f64)> {
         type Quantity = (&'static str, fn(&LayoutArm) -> Option<f64>);
         let quantities: [Quantity; 7] = [
             ("rows", |arm| Some(arm.figures.as_ref().ok()?.rows as f64)),
@@ -177,7 +178,7 @@ impl WindowArms {
             ("step seconds", |arm| arm.step_seconds),
             ("planning seconds", |arm| Some(arm.net_planning_seconds)),
         ];
-        let Some(ours) = self.arms.iter().find(|arm| arm.name == "routepack") else { return Vec::new() };
+        let Some(ours) = self.arms.iter().find(|arm| arm.name == ours) else { return Vec::new() };
         let mut found = Vec::new();
         for (what, value) in quantities {
             let Some(own) = value(ours) else { continue };

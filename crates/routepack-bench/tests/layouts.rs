@@ -85,7 +85,8 @@ fn a_rule_that_breaks_the_capacity_is_named_where_it_is_better() {
     assert_eq!((old.rows, old.cells, old.over_cap, old.largest_cell), (2, 4, 2, 120));
     assert_eq!((new.rows, new.over_cap), (3, 0));
     assert_eq!((ours.rows, ours.over_cap), (3, 0));
-    let better = compared.better_peers();
+    let better = compared.better_peers("routepack");
+    assert_eq!(better[0], compared.better_peers("routepack+")[0], "both have three rows");
     assert_eq!(better.first(), Some(&("rows", "verl 0.8", 2.0, 3.0)));
     assert!(better.iter().all(|(.., theirs, ours)| theirs < ours), "as good is not better: {better:?}");
     assert!(
@@ -100,7 +101,7 @@ fn a_rule_without_a_layout_says_why() {
     let compared = compare(Batch::from_lengths(vec![60, 50, 40, 30, 20]), &Job::new(Setting::new(2, 1, 100)));
     let verl = compared.arms.iter().find(|arm| arm.name == "verl 0.9").unwrap();
     assert!(verl.figures.as_ref().unwrap_err().contains("no multiple of the slots"));
-    assert!(compared.better_peers().iter().all(|(_, name, ..)| !name.starts_with("verl")));
+    assert!(compared.better_peers("routepack").iter().all(|(_, name, ..)| !name.starts_with("verl")));
 }
 
 #[test]

@@ -88,11 +88,15 @@ fn layouts_of_one_slot_and_of_lengths_alone() {
 fn what_layouts_cannot_use_is_named() {
     let folder = with_window(WINDOW, JOB);
     let names = || fs::read_dir(folder.path()).expect("a folder").count();
+    fs::create_dir(folder.path().join("folder")).expect("made");
+    fs::write(folder.path().join("jobless.json"), WINDOW).expect("written");
     fs::write(folder.path().join("empty.json"), r#"{"lengths": []}"#).expect("written");
     fs::write(folder.path().join("huge.json"), r#"{"lengths": [4294967295, 5]}"#).expect("written");
     let before = names();
     for (rest, code, message) in [
-        ("none.json --cluster h20", 4, "none.toml"),
+        ("none.json --cluster h20", 4, "none.json: cannot open"),
+        ("jobless.json --cluster h20", 4, "jobless.toml: cannot open"),
+        ("folder --cluster h20", 4, "folder: cannot read"),
         ("none.json --job w.toml --cluster h20", 4, "none.json"),
         ("empty.json --job w.toml --cluster h20", 3, "empty"),
         ("huge.json --job w.toml --cluster h20", 3, "huge"),

@@ -27,6 +27,9 @@ pub fn read_plan(path: &Path) -> Result<Plan, FormatError> {
 /// # Errors
 /// As [`read_plan`].
 pub fn parse_plan(json: &[u8], name: &str) -> Result<Plan, FormatError> {
+    if !json.trim_ascii_start().starts_with(b"{") {
+        return Err(FormatError::form(name, "no JSON object; expected a plan (JSON)"));
+    }
     serde_json::from_slice(json).map_err(|error| json_error(name, &error))
 }
 

@@ -118,6 +118,9 @@ fn what_is_no_plan_is_refused_by_line() {
         assert!(error.contains(message), "{error}");
     }
     assert!(refuse(text.trim_end().strip_suffix('}').expect("an object")).contains("EOF"));
+    for other in ["PK\u{3}\u{4}", "", "1,2\n"] {
+        assert_eq!(refuse(other), "plan.json: no JSON object; expected a plan (JSON)");
+    }
     let absent = read_plan(Path::new("no/plan.json")).expect_err("absent").to_string();
     assert!(absent.starts_with("no/plan.json: cannot open"), "{absent}");
 }

@@ -149,11 +149,13 @@ fn names(windows: &[PathBuf]) -> Result<Vec<String>, Failure> {
 fn read(arguments: &Arguments, names: Vec<String>) -> Result<Vec<LayoutWindow>, Failure> {
     let shared: Option<Job> = arguments.job.as_deref().map(formats::read_toml).transpose()?;
     let one = |(path, name): (&PathBuf, String)| {
+        // The window first: it is what was named.
+        let batch = read_window(path)?;
         let job = match &shared {
             Some(job) => job.clone(),
             None => formats::read_toml(&path.with_extension("toml"))?,
         };
-        Ok(LayoutWindow { name, job, batch: read_window(path)? })
+        Ok(LayoutWindow { name, job, batch })
     };
     arguments.windows.iter().zip(names).map(one).collect()
 }
@@ -254,15 +256,18 @@ fn in_words(window: &WindowArms) -> String {
             .iter()
             .filter_map(|arm| Some(format!("{}: no layout ({})", arm.name, arm.figures.as_ref().err()?))),
     );
-    let better = window.better_peers();
-    for quantity in better.chunk_by(|one, other| one.0 == other.0) {
+    let better: Vec<_> = ["routepack", "routepack+"].map(|ours| (ours, window.better_peers(ours))).into();
+    let by_quantity = better.iter().flat_map(|(name, better)| {
+        better.chunk_by(|one, other| one.0 == other.0).map(move |those| (name, those))
+    });
+    for (ours_is, quantity) in by_quantity {
         let over = |name: &str| {
             let arm = window.arms.iter().find(|arm| arm.name == name);
             arm.is_some_and(|arm| arm.figures.as_ref().is_ok_and(|figures| figures.over_cap > 0))
         };
         let ours = quantity[0].3;
         let digits = digits(quantity.iter().map(|(.., theirs, _)| *theirs), ours);
-        let better = format!("better than routepack in {} ({ours:.digits$}):", quantity[0].0);
+        let better = format!("better than {ours_is} in {} ({ours:.digits$}):", quantity[0].0);
         if quantity.len() + 2 == rows.len() {
             lines.push(format!("{better} every rule"));
             continue;
