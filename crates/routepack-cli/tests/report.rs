@@ -53,9 +53,28 @@ fn pages_of_odd_windows_hold_no_script_and_no_missing_number() {
         assert_ne!(said.contains("no routes recorded: attention alone is charged"), routed, "{said}");
         assert_ne!(page.contains("<dt>Routes</dt><dd>none recorded"), routed, "{window}");
         assert_eq!(page.contains(">experts</text>"), routed, "a legend of what is not known: {window}");
-        for figure in
-            ["CV of rank", "peak sum, ", "worst peak, ", "balance ", "routed rows of the busiest rank"]
-        {
+        let says = answer(folder.path(), "plan w.json --job job.toml -q -o again.json");
+        assert_eq!(says.contains("to the bound of this placement"), routed, "{says}");
+        assert_eq!(page.contains("under this placement"), routed, "{window}");
+        let json = answer(folder.path(), "report plan.json --window w.json --json");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        for arm in json["arms"].as_array().expect("arms") {
+            for name in ["cv", "peak_sum", "worst_peak", "balance_efficiency", "busiest_rank_rows", "expert"]
+            {
+                assert_eq!(arm[name].is_number(), routed, "{name} = {}", arm[name]);
+                assert_eq!(arm[name].is_null(), !routed, "{name} = {}", arm[name]);
+            }
+            assert_eq!(arm["tokens"]["routed"].is_null(), !routed, "{}", arm["tokens"]);
+            assert!(arm["joint_score"].is_number() && arm["tokens"]["raw"].is_number(), "{arm}");
+        }
+        for figure in [
+            "CV of rank",
+            "gap to its placement",
+            "peak sum, ",
+            "worst peak, ",
+            "balance ",
+            "routed rows of the busiest rank",
+        ] {
             let line = said.lines().find(|line| line.starts_with(figure)).expect("a figure");
             assert_ne!(line.ends_with('–'), routed, "{line}");
         }

@@ -135,12 +135,12 @@ fn facts(plan: &Plan, report: &Report) -> Vec<(String, String)> {
     if let Some(machine) = plan.machine.as_ref().filter(|_| !report.rows_tried.is_empty()) {
         facts.push(("Rows chosen by", format!("least step time found, {}, simulated", machine.in_words())));
     }
-    facts.extend([
-        ("Joint score", format!("{:.4}", ours.figures.joint_score)),
-        ("Gap under this placement", percent(ours.figures.gap_to_placement)),
-        ("Gap to any placement", percent(ours.gap)),
-    ]);
-    if !report.has_routes() {
+    facts.push(("Joint score", format!("{:.4}", ours.figures.joint_score)));
+    if report.has_routes() {
+        facts.push(("Gap under this placement", percent(ours.figures.gap_to_placement)));
+        facts.push(("Gap to any placement", percent(ours.gap)));
+    } else {
+        facts.push(("Gap to the bound", percent(ours.gap)));
         let why = "none recorded: attention alone is charged, and nothing is known of experts";
         facts.push(("Routes", why.to_owned()));
     }

@@ -6,14 +6,19 @@ use routepack_html::RowsPoint;
 use routepack_problem::Batch;
 use routepack_simulate::StepTime;
 use routepack_verify::{Figures, Plan, Verified, VerifyError, verify};
-use schemars::JsonSchema;
-use serde::Serialize;
+use schemars::{JsonSchema, Schema};
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use crate::arms::{Arms, PlacedArm, arms, least};
 use crate::rows_curve::rows_tried;
 
 /// One line of the table: a way to place and pack, and its figures summed over the steps.
+///
+/// Its JSON has null for the figures of experts where no routes were recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(transform = known_of_routes)]
 pub struct Arm {
     /// `baseline`, `reorder`, `dp-local-ffd` or `routepack`.
     pub name: String,
@@ -31,8 +36,43 @@ pub struct Arm {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_second: Option<f64>,
     /// Figures, summed over the steps.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "what_is_known")]
     pub figures: Figures,
+}
+
+/// Figures that say nothing without recorded routes.
+const OF_ROUTES: [&str; 7] =
+    ["cv", "peak_sum", "worst_peak", "balance_efficiency", "busiest_rank_rows", "expert", "gap_to_placement"];
+
+/// Figures as JSON, null where nothing is known.
+fn what_is_known<S: Serializer>(figures: &Figures, serializer: S) -> Result<S::Ok, S::Error> {
+    if has_routes(figures) {
+        return figures.serialize(serializer);
+    }
+    let mut known = serde_json::to_value(figures).map_err(S::Error::custom)?;
+    for name in OF_ROUTES {
+        known[name] = Value::Null;
+    }
+    known["tokens"]["routed"] = Value::Null;
+    known.serialize(serializer)
+}
+
+/// The schema of [`what_is_known`].
+fn known_of_routes(schema: &mut Schema) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for name in OF_ROUTES {
+        if let Some(property) = properties.get_mut(name) {
+            *property = json!({ "anyOf": [property, { "type": "null" }] });
+        }
+    }
+    if let Some(tokens) = properties.get_mut("tokens") {
+        let unknown = json!({ "type": "object", "properties": { "routed": { "type": "null" } } });
+        *tokens = json!({ "anyOf": [tokens, unknown] });
+    }
+}
+
+fn has_routes(figures: &Figures) -> bool {
+    !figures.rank_loads.is_empty()
 }
 
 /// A figure of an arm: name with its unit, value as text; none where the window or the job tells nothing about it.
@@ -48,7 +88,9 @@ pub const ARM_FIGURES: [ArmFigure; 11] = [
     ("balance efficiency", |arm| arm.of_routes(|figures| format!("{:.4}", figures.balance_efficiency))),
     ("attention cost (all shards)", |arm| Some(format!("{:.4}", arm.figures.attention_cost))),
     ("joint score", |arm| Some(format!("{:.4}", arm.figures.joint_score))),
-    ("gap to its placement, %", |arm| Some(format!("{:.3}", 100.0 * arm.figures.gap_to_placement))),
+    ("gap to its placement, %", |arm| {
+        arm.of_routes(|figures| format!("{:.3}", 100.0 * figures.gap_to_placement))
+    }),
     ("gap to any placement, %", |arm| Some(format!("{:.3}", 100.0 * arm.gap))),
     ("routed rows of the busiest rank", |arm| arm.of_routes(|figures| figures.busiest_rank_rows.to_string())),
 ];
@@ -184,7 +226,7 @@ impl Arm {
 
     /// Whether the window has recorded routes.
     pub fn has_routes(&self) -> bool {
-        !self.figures.rank_loads.is_empty()
+        has_routes(&self.figures)
     }
 
     /// A figure of experts, where routes were recorded.

@@ -241,12 +241,14 @@ fn summary(plan: &Plan) -> Vec<String> {
             counted(step.rows, "row")
         ));
         lines.extend(step_time(plan, step));
-        lines.push(format!(
-            "  joint score {:.4}; gap {:.3} % to the bound of this placement, {:.3} % to that of any placement",
-            step.score.worst_shard as f64 / unit,
-            100.0 * step.gap_to_placement,
-            100.0 * step.gap_to_free,
-        ));
+        let (own, free) = (100.0 * step.gap_to_placement, 100.0 * step.gap_to_free);
+        let gaps = match plan.placement {
+            Some(_) => {
+                format!("{own:.3} % to the bound of this placement, {free:.3} % to that of any placement")
+            }
+            None => format!("{free:.3} % to the bound"),
+        };
+        lines.push(format!("  joint score {:.4}; gap {gaps}", step.score.worst_shard as f64 / unit));
     }
     if let Some(resident) = plan.placement.as_ref().and_then(|placement| placement.resident.as_ref()) {
         let moved: u64 = resident.moved.iter().map(|&moved| u64::from(moved)).sum();

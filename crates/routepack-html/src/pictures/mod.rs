@@ -102,6 +102,11 @@ impl<'a> Drawn<'a> {
     }
 
     /// What a caption says where nothing is known of experts.
+    /// What to call a thing where there is no placement, and where there is one.
+    fn of_placement(&self, without: &'static str, with: &'static str) -> &'static str {
+        if self.has_routes() { with } else { without }
+    }
+
     fn without_routes(&self) -> &'static str {
         if self.has_routes() { "" } else { " No routes were recorded: attention alone." }
     }

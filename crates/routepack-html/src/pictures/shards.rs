@@ -27,15 +27,21 @@ pub(super) fn shard_costs(drawn: &Drawn<'_>) -> Picture {
         places: (-0.5, 1.0),
         parts: drawn.parts(),
         values: &values,
-        limit: Some((bound as f64 / drawn.unit, "lower bound under this placement")),
+        limit: Some((
+            bound as f64 / drawn.unit,
+            drawn.of_placement("lower bound", "lower bound under this placement"),
+        )),
         words: &words,
     });
     let rows = parts.iter().enumerate().map(|(shard, &(attention, expert))| {
         std::iter::once(shard.to_string()).chain(drawn.texts(attention, expert)).collect()
     });
     let bounds = [
-        ("bound under this placement", bound),
-        ("bound for every placement", drawn.step.figures.bounds.placement_free.worst_shard),
+        (drawn.of_placement("bound with these rows", "bound under this placement"), bound),
+        (
+            drawn.of_placement("bound", "bound for every placement"),
+            drawn.step.figures.bounds.placement_free.worst_shard,
+        ),
     ];
     let bounds =
         bounds.map(|(name, bound)| vec![name.to_owned(), String::new(), String::new(), drawn.cost(bound)]);
