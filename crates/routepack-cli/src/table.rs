@@ -24,7 +24,7 @@ pub(crate) fn write_csv(path: &Path, header: &[&str], rows: &[Vec<String>]) -> R
 /// Reads a table of CSV with at least one line, as [`read_csv_lines`].
 pub(crate) fn read_csv<T: DeserializeOwned>(
     path: &Path,
-    check: fn(&T) -> Result<(), String>,
+    check: impl FnMut(&T, u64) -> Result<(), String>,
 ) -> Result<Vec<T>, Failure> {
     let lines = read_csv_lines(path, check)?;
     if lines.is_empty() {
@@ -33,11 +33,11 @@ pub(crate) fn read_csv<T: DeserializeOwned>(
     Ok(lines)
 }
 
-/// Reads the lines of a table of CSV, each as `check` wants it; columns are found by name, and what is wrong is named with
+/// Reads the lines of a table of CSV, each as `check` wants it, which is told its line; columns are found by name, and what is wrong is named with
 /// its line.
 pub(crate) fn read_csv_lines<T: DeserializeOwned>(
     path: &Path,
-    check: fn(&T) -> Result<(), String>,
+    mut check: impl FnMut(&T, u64) -> Result<(), String>,
 ) -> Result<Vec<T>, Failure> {
     let (text, shown) = formats::read_text(path)?;
     // The reader counts lines too few where they end in two bytes.
@@ -57,7 +57,7 @@ pub(crate) fn read_csv_lines<T: DeserializeOwned>(
             }
             _ => refuse(error.to_string()),
         })?;
-        check(&one).map_err(refuse)?;
+        check(&one, line).map_err(refuse)?;
         Ok(one)
     };
     if titles.is_empty() {

@@ -161,6 +161,26 @@ fn tables_of_another_plan_are_refused() {
     change("r1.csv", "r-score.csv", &|text| text.replace(&score, "1.5"));
     let seconds = rows.lines().nth(1).and_then(|line| line.split(',').nth(1)).expect("seconds").to_owned();
     change("r1.csv", "r-time.csv", &|text| text.replace(&seconds, "1.25"));
+    // The line after the header again, or with another value in a column.
+    let first = |text: &str| text.lines().nth(1).expect("a line").to_owned();
+    let with = |text: &str, column: usize, value: &str| {
+        let line = first(text);
+        let mut fields: Vec<&str> = line.split(',').collect();
+        fields[column] = value;
+        text.replacen(&line, &fields.join(","), 1)
+    };
+    change("r1.csv", "r-twice.csv", &|text| format!("{text}{}\n", first(text)));
+    change("r1.csv", "r-bubble.csv", &|text| with(text, 3, "1e9"));
+    change("m1.csv", "m-low.csv", &|text| with(text, 3, "1"));
+    change("m1.csv", "m-high.csv", &|text| with(text, 3, "99999999"));
+    let trace = fs::read_to_string(path("t1.csv")).expect("there");
+    let families =
+        trace.lines().next().and_then(|titles| titles.split(',').position(|title| title == "families"));
+    let families = families.expect("a column");
+    change("t1.csv", "t-hot.csv", &|text| with(text, 3, "inf"));
+    change("t1.csv", "t-rung.csv", &|text| with(text, 2, "1"));
+    change("t1.csv", "t-families.csv", &|text| with(text, families, "5000"));
+    change("t1.csv", "t-grow.csv", &|text| with(text, families, "0"));
     let report =
         |rest: &str| run(folder.path(), &format!("report p1.json --window w1.json --html page.html {rest}"));
     let good = report("--trace t1.csv --curve m1.csv --rows-curve r1.csv");
@@ -174,6 +194,17 @@ fn tables_of_another_plan_are_refused() {
         ("--rows-curve r-less.csv", "r-less.csv: no line of the plan's "),
         ("--rows-curve r-score.csv", "joint_score = 1.5, the plan's is "),
         ("--rows-curve r-time.csv", "rows: seconds = 1.25, tokens_per_second = "),
+        ("--trace t-hot.csv", "t-hot.csv: line 2: temperature = inf: expected 0"),
+        ("--trace t-rung.csv", "t-rung.csv: line 3: rung = 1: expected more than 1, that of the line before"),
+        ("--trace t-families.csv", "t-families.csv: line 2: families = 5000: expected 1e0 to 4.096e3"),
+        ("--trace t-grow.csv", "t-grow.csv: line 2: families = 0: expected 1e0 to 4.096e3"),
+        ("--rows-curve r-bubble.csv", "r-bubble.csv: line 2: bubble = 1000000000: expected 0e0 to "),
+        (
+            "--rows-curve r-twice.csv",
+            &format!("r-twice.csv: line 4: rows = {own}: expected once, line 2 has them"),
+        ),
+        ("--curve m-low.csv", "m-low.csv: line 2: peak = 1: expected at least bound = "),
+        ("--curve m-high.csv", "m-high.csv: line 2: peak = 99999999: expected at most "),
         ("--curve m2.csv", "m2.csv: of another window, placement or number of ranks: layer 0: peak = "),
         ("--curve m4.csv", "m4.csv: of another window, placement or number of ranks: layer 0: peak = "),
         ("--curve m-less.csv", "m-less.csv: layer 1, method greedy: no line without moves"),
@@ -238,6 +269,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
             "step,search,rung,temperature,energy_0,energy_50,energy_100,energy_sd,families,plan_sha256\n1,1,0,inf,1,2,1e308,1,4,p\n",
         ),
         ("none.csv", "rows,seconds,tokens_per_second,bubble,joint_score\n"),
+        ("w.npz", "PK\x03\x04"),
     ] {
         fs::write(folder.path().join(name), text).expect("written");
     }
@@ -269,6 +301,16 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
             4,
             "no/p.html: cannot write: the folder no is not",
         ),
+        (
+            "--window w.json --html a.html --svg a.html",
+            3,
+            "--svg a.html: the same path as --html a.html; nothing",
+        ),
+        (
+            "--window w.json --html a.html --svg ./a.html/b",
+            3,
+            "--svg ./a.html/b: lies in --html a.html; nothing",
+        ),
         ("--window w.json --svg w.json", 4, "--svg w.json: it is a file, expected a folder\n"),
         (
             "--window w.json --svg w.json/pictures",
@@ -284,6 +326,8 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
         assert_eq!(names(), before, "{rest} left a file behind");
     }
     for (line, code, message) in [
+        ("report w.json --window w.json", 3, "w.json:1: column 10: unknown field `lengths`, expected one of"),
+        ("report w.npz --window w.json", 3, "w.npz: no JSON object; expected a plan (JSON)"),
         ("calibrate none.csv -C 0", 2, "0"),
         ("calibrate none.csv -C 100", 3, "none.csv: no column `lengths`"),
         ("simulate plan.json --window other.json --model config.json --cluster h20", 1, "window_sha256"),

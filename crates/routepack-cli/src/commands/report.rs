@@ -1,14 +1,16 @@
 //! `routepack report`: the plan beside its reference arms.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use routepack::{
-    Arm, Beside, BesideTable, HtmlReportError, Plan, Report, RowsLine, TracePoint, formats, html_report,
+    Arm, Batch, Beside, BesideTable, ExpertCounts, HtmlReportError, MovePoint, Plan, Report, RowsLine,
+    TracePoint, formats, html_report,
 };
 
 use super::outputs::{Named, check_distinct, check_json, check_outputs, given, speaks};
 use super::rows_table::rows_table;
-use super::{read_window, refused};
+use super::{is_stdout, read_window, refused};
 use crate::exit::Failure;
 use crate::output::{print, print_json, say};
 use crate::sparkline::sparkline;
@@ -62,6 +64,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let html = given(&[("--html", &arguments.html)]);
     arguments.svg.as_deref().map_or(Ok(()), check_folder)?;
+    check_apart(arguments)?;
     // The folder of the pictures is made later, and may be that of the page.
     let check = if page_waits_for_folder(arguments) { check_distinct } else { check_outputs };
     check(&inputs(arguments), &html)?;
@@ -71,8 +74,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let draws = arguments.html.is_some() || arguments.svg.is_some();
     let beside = Beside {
         trace: read_trace(arguments.trace.as_deref())?,
-        moves: read_table(arguments.curve.as_deref(), |_| Ok(()))?,
-        rows: read_table(arguments.rows_curve.as_deref(), |line: &RowsLine| line.point().check())?,
+        moves: read_moves(arguments.curve.as_deref(), &batch)?,
+        rows: read_rows(arguments.rows_curve.as_deref())?,
     };
     let made = if draws {
         html_report(&plan, &batch, &beside).map(|drawn| (drawn.report, Some((drawn.html, drawn.svgs))))
@@ -117,10 +120,27 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Refuses pictures in a folder that the page is to be a file of.
+fn check_apart(arguments: &Arguments) -> Result<(), Failure> {
+    let (Some(page), Some(folder)) = (&arguments.html, &arguments.svg) else { return Ok(()) };
+    let apart = match whole(folder).strip_prefix(whole(page)) {
+        _ if is_stdout(page) => return Ok(()),
+        Err(_) => return Ok(()),
+        Ok(rest) if rest.as_os_str().is_empty() => "the same path as",
+        Ok(_) => "lies in",
+    };
+    let (page, folder) = (page.display(), folder.display());
+    Err(Failure::Input(format!("--svg {folder}: {apart} --html {page}; nothing was written")))
+}
+
+/// A path from the root, without `.`.
+fn whole(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Whether the page goes where only the folder of the pictures will lead.
 fn page_waits_for_folder(arguments: &Arguments) -> bool {
     let (Some(page), Some(folder)) = (&arguments.html, &arguments.svg) else { return false };
-    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (page, folder) = (whole(page), whole(folder));
     page.parent().is_some_and(|home| !home.exists() && folder.starts_with(home))
 }
@@ -138,18 +158,34 @@ fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
 /// A trace may be without lines: what is solved outright is not annealed.
 fn read_trace(path: Option<&Path>) -> Result<Vec<TracePoint>, Failure> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    let trace = read_csv_lines(path, TracePoint::check)?;
+    let mut before: Option<TracePoint> = None;
+    let trace = read_csv_lines(path, |point: &TracePoint, _| {
+        point.check()?;
+        before.replace(point.clone()).map_or(Ok(()), |before| point.check_after(&before))
+    })?;
     if trace.is_empty() {
         say(&format!("{}: nothing was annealed: no picture of the search", path.display()));
     }
     Ok(trace)
 }
 
-fn read_table<T: serde::de::DeserializeOwned>(
-    path: Option<&Path>,
-    check: fn(&T) -> Result<(), String>,
-) -> Result<Vec<T>, Failure> {
-    path.map_or_else(|| Ok(Vec::new()), |path| read_csv(path, check))
+fn read_moves(path: Option<&Path>, batch: &Batch) -> Result<Vec<MovePoint>, Failure> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let loads = batch.expert_counts.as_ref().map(ExpertCounts::loads).unwrap_or_default();
+    let loads: Vec<u64> = loads.iter().map(|layer| layer.iter().sum()).collect();
+    read_csv(path, |point: &MovePoint, _| point.check(loads.get(point.layer as usize).copied()))
+}
+
+fn read_rows(path: Option<&Path>) -> Result<Vec<RowsLine>, Failure> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let mut lines = HashMap::new();
+    read_csv(path, |row: &RowsLine, line| {
+        row.point().check()?;
+        match lines.insert(row.rows, line) {
+            Some(first) => Err(format!("rows = {}: expected once, line {first} has them", row.rows)),
+            None => Ok(()),
+        }
+    })
 }
 
 /// Writes the page and the pictures that were asked for.

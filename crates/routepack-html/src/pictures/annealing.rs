@@ -6,6 +6,9 @@ use super::{MOST, titles, within};
 use crate::lines::{Lines, Scale, lines};
 use crate::{NumberTable, Picture};
 
+/// The largest population a search may have.
+const FAMILIES: f64 = 4096.0;
+
 /// One temperature: a line of the table that `routepack plan --trace` writes. Other columns are left alone.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TracePoint {
@@ -36,7 +39,7 @@ pub struct TracePoint {
 }
 
 impl TracePoint {
-    /// Refuses what no search gives and no picture can show; the temperature may be infinite.
+    /// Refuses what no search gives and no picture can show.
     ///
     /// # Errors
     /// The column, its value and its limit.
@@ -49,7 +52,27 @@ impl TracePoint {
         ] {
             within(column, value, -MOST..=MOST)?;
         }
-        within("temperature", self.temperature, 0.0..=f64::INFINITY)
+        within("temperature", self.temperature, 0.0..=MOST)?;
+        within("families", f64::from(self.families), 1.0..=FAMILIES)
+    }
+
+    /// Refuses a line that does not go on from the line before: within a search rungs rise and families only die out.
+    ///
+    /// # Errors
+    /// As [`TracePoint::check`].
+    pub fn check_after(&self, before: &Self) -> Result<(), String> {
+        if (self.step, self.search) != (before.step, before.search) {
+            return Ok(());
+        }
+        if self.rung <= before.rung {
+            let (rung, last) = (self.rung, before.rung);
+            return Err(format!("rung = {rung}: expected more than {last}, that of the line before"));
+        }
+        if self.families > before.families {
+            let (families, last) = (self.families, before.families);
+            return Err(format!("families = {families}: expected at most {last}, those of the line before"));
+        }
+        Ok(())
     }
 }
 

@@ -59,11 +59,11 @@ impl RowsPoint {
         for (column, value) in [
             ("seconds", self.seconds),
             ("tokens_per_second", self.tokens_per_second),
-            ("bubble", self.bubble),
             ("joint_score", self.joint_score),
         ] {
             within(column, value, 0.0..=MOST)?;
         }
+        within("bubble", self.bubble, 0.0..=self.seconds)?;
         within("rows", self.rows as f64, 1.0..=MOST)
     }
 }

@@ -22,6 +22,23 @@ pub struct MovePoint {
     pub bound: u64,
 }
 
+impl MovePoint {
+    /// Refuses a peak that no placement has: below its bound, or above the `load` of the whole layer, routed rows.
+    ///
+    /// # Errors
+    /// The column, its value and its limit.
+    pub fn check(&self, load: Option<u64>) -> Result<(), String> {
+        let Self { peak, bound, .. } = *self;
+        match load {
+            _ if peak < bound => Err(format!("peak = {peak}: expected at least bound = {bound}")),
+            Some(load) if peak > load => {
+                Err(format!("peak = {peak}: expected at most {load}, all routed rows of the layer"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Experts moved in all layers to bring each within so many percent of its bound, as far as that goes; four methods at most.
 pub fn trade_off_curve(points: &[MovePoint]) -> Picture {
     let mut methods: BTreeMap<&str, BTreeMap<u32, Vec<&MovePoint>>> = BTreeMap::new();
