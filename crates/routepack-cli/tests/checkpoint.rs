@@ -41,7 +41,7 @@ fn there_and_back() {
     refuse("checkpoint canonicalise hf -o out", 3, "nobody knows which expert is in which slot");
     refuse("checkpoint apply hf --map place.json --layers 3-1 -o out", 3, "--layers 3-1: expected ascending");
     refuse("checkpoint apply hf --map place.json --layers 1 -o out", 3, "no experts in layer 1");
-    refuse("checkpoint apply none --map place.json -o out", 4, "none: cannot open");
+    refuse("checkpoint apply none --map place.json -o out", 4, "none: cannot read");
     let output = run(folder, "checkpoint apply hf -o out");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && said.contains("<--plan <PLAN>|--map <MAP>>"), "{said}");
