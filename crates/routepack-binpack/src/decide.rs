@@ -1,11 +1,12 @@
 //! Do the items fit into K bins? A tree search whose answer is a packing or a refutation.
 //!
 //! Problem: K bins waste K·C − V in all, so none wastes more: only such patterns count. Bins that can be filled for good
-//! are (forced_bins.rs); the search is about what is left. The first case, all packings of that, is solved by column generation, with a dive. What it leaves open goes to attempts of the tree search (tree_search.rs). How
-//! long a tree takes is a matter of luck: attempts that take too long are given up for others with other pairs, first
-//! those whose glued cases were closed soon before. Two attempts run side by side and do not see each other; where both
-//! settle it, the first counts: the answer does not depend on the number of threads. Every attempt starts from a program
-//! of its own with the patterns of the first case only.
+//! are (forced_bins.rs); the search is about what is left. The first case, all packings of that, is solved by column
+//! generation, with a dive. What it leaves open goes to attempts of the tree search (tree_search.rs). How long a tree
+//! takes is a matter of luck: attempts that take too long are given up for others with other pairs, first those whose
+//! glued cases were closed soon before. Two attempts run side by side and do not see each other; where both settle it,
+//! the first counts: the answer does not depend on the number of threads. Every attempt starts from a program of its
+//! own with the patterns of the first case only.
 //! Complexity: O(cases · (rounds · (pricing table + linear program))).
 //! Reference for restarts: C. P. Gomes, B. Selman, N. Crato, H. Kautz, J. Automated Reasoning 24 (2000),
 //! doi:10.1023/A:1006314320276.
@@ -90,19 +91,22 @@ pub fn decide(
 ) -> Result<Decision, PackError> {
     // The checker takes no fills where there is a limit of items, even if it can't bind.
     let limited = statement.max_items.is_some();
-    let filled = if limited { Vec::new() } else { forced_bins(types, bins, FORCED_WORDS, stop) };
+    let mut filled = if limited { Vec::new() } else { forced_bins(types, bins, FORCED_WORDS, stop) };
     if filled.is_empty() {
         return search(statement, types, bins, start, limits, stream, stop);
     }
+    // Steps lead with the item that needs the bin; patterns are in order of types.
+    let sizes = |bin: &Pattern| TreeNode::Fill(bin.iter().map(|&kind| types.sizes[kind as usize]).collect());
+    let fills: Vec<_> = filled.iter().map(sizes).collect();
+    filled.iter_mut().for_each(|bin| bin.sort_unstable());
     let left = types.without(&filled);
     let statement = Statement { sizes: left.all_sizes(), ..statement.clone() };
     let (bins, few) = (bins - filled.len() as u64, left.renumbered(types, start));
     let decision = search(&statement, &left, bins, &few, limits, stream, stop)?;
     let back = |patterns: Vec<Pattern>| types.renumbered(&left, &patterns);
-    let sizes = |bin: &Pattern| TreeNode::Fill(bin.iter().map(|&kind| types.sizes[kind as usize]).collect());
     let answer = match decision.answer {
         Decided::Fits(rest) => Decided::Fits([filled.clone(), back(rest)].concat()),
-        Decided::Refuted(tree) => Decided::Refuted(filled.iter().map(sizes).chain(tree).collect()),
+        Decided::Refuted(tree) => Decided::Refuted(fills.into_iter().chain(tree).collect()),
         Decided::Open => Decided::Open,
     };
     let patterns = [back(decision.patterns), filled].concat();
@@ -247,5 +251,22 @@ impl Start<'_> {
         };
         let settled = search.settle(self.case.clone(), Converged::Fractional(self.solution.clone()))?;
         Ok(Ended { settled, tree: search.tree, seen: search.seen, work: search.program.work })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps for the checker lead with the item that needs the bin, but patterns are in order of types.
+    #[test]
+    fn bins_filled_for_good_are_patterns_like_others() {
+        let statement = Statement::bins(vec![13, 4, 3, 2, 2, 8, 8], 20);
+        let types = Types::new(&statement).unwrap();
+        let limits = DecideLimits { cases: 1, dives: 0, rounds: 10, table_bytes: 1 << 20, check: Limits::default() };
+        let decision = decide(&statement, &types, 2, &[], &limits, &Stream::new(1), &|| false).unwrap();
+        let Decided::Fits(mut bins) = decision.answer else { panic!("{:?}", decision.answer) };
+        bins.sort_unstable();
+        assert_eq!(bins, [[0, 2, 3].to_vec(), [1, 1, 4, 4].to_vec()]);
     }
 }

@@ -3,11 +3,13 @@
 //! Problem: pack all items into K bins. K bins waste K·C − V in all, so only patterns whose waste is within what is
 //! left of that are allowed. Repeat: solve the linear program over such patterns of the items left, generating
 //! patterns until its value is at most the bins left, and adding cuts; fill what is left by [`crate::subset_sum_fill`],
-//! which may end it; else fill bins by the patterns of value 1 or more, then by those above 0.6, at least one by the pattern
-//! of largest value, and by no more patterns than a share of the bins left. Where the program needs more than the bins left, half of what was filled last is
-//! taken back, and where it was one bin only, another pattern is tried, a few times in a dive. The first dive takes the
-//! largest values, later ones draw among those near it. What is decided in the case (items glued or apart, its cuts) holds in the dive,
-//! but not for the fills: any packing will do.
+//! which may end it; else fill bins by the patterns of value 1 or more, then by those above 0.6, at least one by the
+//! pattern of largest value, and by no more patterns than a share of the bins left; then, for good, the bins that what is
+//! left forces (forced_bins.rs). Where the program needs more than the bins left, half of what was filled last is taken
+//! back, and where it was one bin only, another pattern is tried, a few times in a dive. The first dive takes the
+//! largest values, later ones draw among those near it; some take only patterns with an item whose size has the finest
+//! grain, the power of two in a size that is least among all left. What is decided in the case (items glued or apart,
+//! its cuts) holds in the dive, but not for the fills: any packing will do.
 //! Complexity: O(K · (rounds · (pricing table + linear program))).
 //! References: C. Joncour, S. Michel, R. Sadykov, D. Sverdlov, F. Vanderbeck, Electronic Notes in Discrete Math. 36
 //! (2010), doi:10.1016/j.endm.2010.05.088; relax and fix, also within a case: R. L. F. da Silva, R. C. S. Schouery,
@@ -269,17 +271,14 @@ impl Dived {
         self.case = self.case.clone().within(waste.min(self.left.capacity.into()) as u64);
         Ok(())
     }
-}
 
-impl Dived {
     /// Fills bins for good, as far as their items are neither glued nor gone.
     fn fill_forced(
         &mut self,
         master: &mut PatternMaster,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), PackError> {
-        for bin in forced_bins(&self.left, self.bins_left(), FORCED_WORDS, stop) {
-            let mut bin = bin;
+        for mut bin in forced_bins(&self.left, self.bins_left(), FORCED_WORDS, stop) {
             bin.sort_unstable();
             if available(&self.case.node.demands, &bin) != bin {
                 break;

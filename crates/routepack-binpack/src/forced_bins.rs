@@ -2,16 +2,20 @@
 //!
 //! Problem: K bins waste W = K·C − V in all, so no bin wastes more. An item and one of size C less its own may share a bin.
 //! An item with two others that fill a bin may have it if no set of other items, without such as the two, fits beside the
-//! item, wastes at most W and is larger than each of the two: whatever else is there has one of the two in it and the rest of it
-//! changes places with the other, or it changes places with one as a whole. The checker knows the rule as `fill` (README of routepack-certificate, 4.3).
+//! item, wastes at most W and is larger than each of the two: whatever else is there has one of the two in it and the
+//! rest of it changes places with the other, or it changes places with one as a whole. The checker knows the rule as
+//! `fill` (README of routepack-certificate, 4.3).
 //! Method: totals of sets are bits, layer by layer, so one set beside the item can be read off; one of the two must be in
 //! it, which leaves few pairs to try. Items by decreasing size, again as long as some bin is filled. It takes apart what was
 //! put together from smaller instances bin by bin (A. Caprara, M. Dell'Amico, J. C. Díaz-Díaz, M. Iori, R. Rizzi,
 //! Mathematical Programming 150 (2015), doi:10.1007/s10107-014-0791-z), and leaves those.
-//! Complexity: O(bins filled · types · log(demand) · C/64), limited by words.
+//! Complexity: O(bins filled · types · log(demand) · C/64), limited by words in all and in one look.
 //! Reference: S. Martello, P. Toth, Knapsack Problems (1990), ch. 8. Deviation: only sets within the waste count.
 
 use crate::types::{Pattern, Types};
+
+/// Most words of bits in one look, 32 MiB: where capacities are wider, only pairs of items that fill a bin are found.
+const LOOK: u64 = 1 << 22;
 
 /// Bins of two or three items, each leading with the item that needs it, that some packing into `bins` bins has if there is
 /// any. `types` may have demands of 0. More items than bins are left over. `words`: of bits that all looks may fill.
@@ -116,7 +120,7 @@ impl Left<'_> {
             }
         }
         let needed = (width * (parts.len() + 1)) as u64;
-        self.words = self.words.saturating_sub(needed);
+        self.words = if needed > LOOK { 0 } else { self.words.saturating_sub(needed) };
         if self.words == 0 {
             return None;
         }
@@ -177,6 +181,13 @@ mod tests {
         assert_eq!(forced(vec![13, 4, 3, 11, 11, 10, 6], 20, 3), [[11, 6, 3]]);
         // A bin for every item is no question.
         assert!(forced(vec![14, 6], 20, 1).is_empty());
+    }
+
+    #[test]
+    fn wide_capacities_are_not_looked_at() {
+        let unit = 1 << 26;
+        let sizes = [14, 6, 13, 4, 3, 11, 11, 10, 8].map(|size| size * unit).to_vec();
+        assert_eq!(forced(sizes, 20 * unit, 4), [[14 * unit, 6 * unit]]);
     }
 
     /// Every forced bin is one that the checker takes.

@@ -126,7 +126,7 @@ fn check_proof<R: BufRead>(
 
 /// Checks a tree in preorder, one path at a time; returns its number of leaves.
 fn check_tree<R: BufRead>(statement: &Statement, mut bins: u64, reader: &mut Reader<R>) -> Result<u64, CheckError> {
-    reader.meter.hold(3 * size_of_val(&statement.sizes[..]))?;
+    reader.meter.hold(5 * size_of_val(&statement.sizes[..]))?;
     let mut statement = statement.clone();
     reader.advance()?;
     check_fills(&mut statement, &mut bins, reader)?;

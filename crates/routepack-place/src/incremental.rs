@@ -107,6 +107,10 @@ pub fn place_incrementally(
     options: &PlaceOptions,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Moved, PlaceError> {
+    let given = options.layer_weights.len();
+    if given > 0 && given != loads.len() {
+        return Err(PlaceError::LayerWeights { found: given, expected: loads.len() });
+    }
     let Curves { points: curves, bounds, finished } = curves(loads, resident, goal, options, stop)?;
     let weights = weights(&curves, &options.layer_weights)?;
     let chosen = choose(&curves, &bounds, &weights, goal);
@@ -259,13 +263,10 @@ fn curve(
     (points, finished)
 }
 
-/// What a routed row of every layer's peak costs, `[layers]`.
+/// What a routed row of every layer's peak costs, `[layers]`; `given` is of as many layers or none.
 fn weights(curves: &[Vec<Point>], given: &[u64]) -> Result<Vec<u64>, PlaceError> {
     if given.is_empty() {
         return Ok(vec![1; curves.len()]);
-    }
-    if given.len() != curves.len() {
-        return Err(PlaceError::LayerWeights { found: given.len(), expected: curves.len() });
     }
     // Peaks are highest where nothing moves.
     let cost = |(points, &weight): (&Vec<Point>, &u64)| u128::from(points[0].peak) * u128::from(weight);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::simulate::{check_rows, check_stages, check_window};
 use crate::{
-    Cluster, Model, RowTimes, SimulateError, SimulateOptions, StepTime, presets, simulate, time_rows,
+    Cluster, Model, RowTimes, SimulateError, SimulateOptions, StepTime, presets, time_rows,
 };
 
 /// A model, a cluster, and how the trainer runs a step.
@@ -35,7 +35,7 @@ impl Machine {
     /// Refuses a machine that cannot run this window, or not in so many rows.
     ///
     /// # Errors
-    /// As [`simulate`], before there is a layout.
+    /// As [`time_rows`], before there is a layout.
     pub fn check(&self, instance: &Instance, rows: usize) -> Result<(), SimulateError> {
         self.check_figures()?;
         check_window(instance, &self.model)?;
@@ -61,16 +61,15 @@ impl Machine {
     /// The step time of a layout; moves of experts are not charged.
     ///
     /// # Errors
-    /// As [`Machine::check`] and [`simulate`].
+    /// As [`time_rows`].
     pub fn step_time(
         &self,
         instance: &Instance,
         placement: &Placement,
         layout: &Layout,
     ) -> Result<StepTime, SimulateError> {
-        // It may come from a file that was not made by this program.
-        self.check(instance, layout.num_rows())?;
-        simulate(instance, placement, layout, None, &self.model, &self.cluster, &self.options)
+        let as_they_stand: Vec<usize> = (0..layout.num_rows()).collect();
+        Ok(self.time_rows(instance, placement, layout)?.step_time(&as_they_stand))
     }
 
     /// The times of a layout's rows, for the step time of any order of them.
@@ -83,6 +82,7 @@ impl Machine {
         placement: &Placement,
         layout: &Layout,
     ) -> Result<RowTimes, SimulateError> {
+        // It may come from a file that was not made by this program.
         self.check(instance, layout.num_rows())?;
         time_rows(instance, placement, layout, None, &self.model, &self.cluster, &self.options)
     }

@@ -1,7 +1,8 @@
 //! Step time of a layout's rows in any order: rows are timed once, an order costs a makespan.
 //!
-//! Symbols: shards g with their rows' times, chunk by chunk. A shard lasts as long as its pipeline; the slowest shard ends
-//! the step. O(R·S·V) a shard and order, for R rows, S stages and V chunks a stage.
+//! Symbols: R rows, G shards, S stages, V chunks a stage. A shard lasts as long as its pipeline (pipeline.rs); the slowest
+//! shard ends the step.
+//! Complexity: O(G·R·S·V) an order.
 
 use std::cmp::Reverse;
 

@@ -64,6 +64,8 @@ pub fn plan(batch: &Arc<Batch>, job: &Job, control: &mut Control<'_>) -> Result<
         placement = match_ranks(&placement, resident);
     }
 
+    // Orders are sought in what the searches leave of the time for assembling: else a deadline leaves them none.
+    let stop = control.limit.stop(Duration::ZERO);
     if let Some(machine) = machine {
         for step in &mut planned {
             let own = (&mut step.instance, &mut step.layout);

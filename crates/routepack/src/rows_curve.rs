@@ -1,9 +1,10 @@
 //! Simulated step time by the number of rows: with pipelines, more rows than the fewest can be faster (DESIGN §1.1).
 //!
-//! Under the plan's placement every number of rows from the plan's on is arranged anew, from the plan's layout with cells
-//! split, with the plan's options and seed; then simulated, its rows in the faster of two orders. A pipeline's bubble is
-//! about (pp − 1)/R of its work, which more rows make smaller, while every row adds slowest slots and busiest ranks. One
-//! search of layouts a number of rows.
+//! Problem: a pipeline's bubble is about (pp − 1)/R of its work, which more rows R make smaller, while every row adds
+//! slowest slots and busiest ranks. Show the step time from the plan's R on.
+//! Method: under the plan's placement every R is arranged anew, from the plan's layout with cells split, with the plan's
+//! options and seed; then simulated, its rows in the fastest order found ([`crate::row_order`]).
+//! Complexity: a search of layouts for every R.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::SimulatedError;
 use crate::row_order::order_rows;
 
 /// The plan's own rows first, then up to `extra_rows` more in steps of the trainer's multiple; numbers that no layout fills
-/// and that an interleaved pipeline cannot run are left out. Once `stop` says so the curve ends, after the plan's own.
+/// and that an interleaved pipeline cannot run are left out. Once `stop` says so the curve ends, after the plan's own: a
+/// search cut short is no point of it.
 ///
 /// # Errors
 /// As [`crate::simulate_plan`].
@@ -51,15 +53,19 @@ pub fn rows_curve(
                 own.clone()
             } else {
                 let first = spread_bins(instance, &bins_of(instance, own), wanted)?;
-                arrange(instance, placement, &first, &arrange_options, plan.seed, stop, &mut |_| {})?.layout
+                let arranged =
+                    arrange(instance, placement, &first, &arrange_options, plan.seed, stop, &mut |_| {})?;
+                complete &= arranged.finished;
+                arranged.layout
             };
             let times = time_rows(instance, placement, &found, None, model, cluster, options)?;
             let ordered = order_rows(&found, &times, if own_rows { 1 } else { stages }, stop);
+            complete &= ordered.finished;
             time += ordered.time;
             score += joint_score(instance, evaluate(instance, placement, &found).score);
             rows += wanted as u64;
         }
-        if complete && (extra == 0 || !stop()) {
+        if complete {
             curve.push(point(rows, &time, score));
         }
     }

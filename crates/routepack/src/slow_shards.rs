@@ -6,7 +6,8 @@
 //! those about as fast two. Weights are small, so that weighted loads stay in the range of the kernels; where they do not,
 //! all blocks count alike.
 //! Complexity: one evaluation of every step's layout.
-//! Reference: weights on the terms of a maximum as in Lagrangian duality; here in one step, from the draft at hand.
+//! Reference: multipliers moved by how far the terms of a maximum are apart, M. Held, R. M. Karp, Mathematical Programming
+//! 1 (1971), doi:10.1007/BF01584070; here in one step, from the draft at hand.
 
 use routepack_place::{PlaceError, RowLoads};
 use routepack_problem::{Instance, Layout, Placement, evaluate};
