@@ -34,8 +34,11 @@ use crate::{PlaceError, RowLoads};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RowPeakOptions {
-    /// Swaps looked at per expert of a layer; 0 leaves the descent alone, and so does a layer of more than 8192 experts.
+    /// Swaps looked at per expert of a layer, at most; 0 leaves the descent alone, and so does a layer of more than 8192
+    /// experts.
     pub proposals_per_expert: u32,
+    /// Swaps looked at in all layers together, at most; each of their experts has the same share.
+    pub proposals: u64,
     /// First temperature, as a fraction of the mean change that proposed swaps make at the start; 1e-12 to
     /// 1e12.
     pub hottest: f64,
@@ -55,7 +58,14 @@ fn one_node() -> u32 {
 
 impl Default for RowPeakOptions {
     fn default() -> Self {
-        Self { proposals_per_expert: 4000, hottest: 0.03, cooling: 1000.0, descent_passes: 100, nodes: 1 }
+        Self {
+            proposals_per_expert: 32_000,
+            proposals: 100_000_000,
+            hottest: 0.03,
+            cooling: 1000.0,
+            descent_passes: 100,
+            nodes: 1,
+        }
     }
 }
 
@@ -289,7 +299,9 @@ impl Search<'_> {
         let most = self.leash.as_ref().filter(|_| is_charged).map_or(usize::MAX, |leash| leash.away);
         // A look at the partners of one expert proposes as many swaps.
         let partners = (self.ranks_per_node - 1) * self.ranks.slots();
-        let proposals = u64::from(options.proposals_per_expert) * self.ranks.members().len() as u64;
+        let experts = self.ranks.members().len() as u64;
+        let each = options.proposals / (experts * self.loads.num_layers() as u64);
+        let proposals = each.min(options.proposals_per_expert.into()) * experts;
         let looks = proposals.div_ceil(partners as u64);
         for rung in 0..u64::from(RUNGS) {
             if stop() {

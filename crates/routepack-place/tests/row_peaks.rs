@@ -86,7 +86,8 @@ fn least_cost(loads: &RowLoads, layer: usize, ranks: usize) -> u64 {
 }
 
 fn search(case: Case, start: &Placement, limit: Option<MoveLimit<'_>>, stop: bool) -> RowPlaced {
-    place_on_row_peaks(&case.loads(), start, limit, &RowPeakOptions::default(), 1, &|| stop).expect("valid")
+    let options = RowPeakOptions { proposals_per_expert: 4000, ..RowPeakOptions::default() };
+    place_on_row_peaks(&case.loads(), start, limit, &options, 1, &|| stop).expect("valid")
 }
 
 proptest! {
@@ -228,6 +229,19 @@ fn bad_input_is_named() {
     assert_eq!(run(&far, Some(limit), &options), Err(PlaceError::Limits { found: 2, expected: 1 }));
     let heavy = RowLoads::new(2, 1, vec![vec![1 << 30, 1 << 30]]);
     assert_eq!(heavy, Err(PlaceError::BlockOverflow { layer: 0, block: 0, sum: 1 << 31 }));
+}
+
+#[test]
+fn proposals_in_all_are_shared_by_the_experts_of_all_layers() {
+    let case = Case { ranks: 4, slots: 8, blocks: 9, layers: 3, seed: 5 };
+    let placed = |proposals_per_expert, proposals| {
+        let options = RowPeakOptions { proposals_per_expert, proposals, ..RowPeakOptions::default() };
+        place_on_row_peaks(&case.loads(), &case.placement(0), None, &options, 0, &|| false).expect("valid")
+    };
+    let forty = placed(40, u64::MAX);
+    assert_eq!(placed(u32::MAX, 3 * 32 * 40), forty);
+    assert_eq!(placed(40, 3 * 32 * 40), forty);
+    assert_ne!(placed(u32::MAX, 3 * 32 * 20), forty);
 }
 
 #[test]

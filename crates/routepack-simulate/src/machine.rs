@@ -10,9 +10,7 @@ use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::simulate::{check_rows, check_stages, check_window};
-use crate::{
-    Cluster, Model, RowTimes, SimulateError, SimulateOptions, StepTime, presets, time_rows,
-};
+use crate::{Cluster, Model, RowTimes, SimulateError, SimulateOptions, StepTime, presets, time_rows};
 
 /// A model, a cluster, and how the trainer runs a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -57,7 +57,7 @@ impl Default for RefineOptions {
             turns: 2,
             hottest: 1e-4,
             cooling: 43.0,
-            row_peaks: RowPeakOptions { proposals_per_expert: 2000, ..RowPeakOptions::default() },
+            row_peaks: RowPeakOptions::default(),
         }
     }
 }
