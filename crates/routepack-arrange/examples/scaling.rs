@@ -115,9 +115,9 @@ fn large(reference: f64, seconds: f64) -> Result<(), Box<dyn std::error::Error>>
     let bound =
         layout_bound(&window.instance, &given_placement(&window.instance, &window.placement), window.rows);
     let gap = |cost: u64| 100.0 * (1.0 - bound.worst_shard as f64 / cost as f64);
-    // About 93 CPU seconds per 50,000 proposals a unit on a Xeon (family 6 model 207).
+    // About 93 CPU seconds per 50,000 proposals a unit on a Xeon (family 6 model 207), 80 on an AMD EPYC.
     let fitting = |seconds: f64| ArrangeOptions {
-        proposals_per_unit: (seconds * 450.0) as u32,
+        proposals_per_unit: (seconds * 600.0) as u32,
         rounds: 1,
         ..ArrangeOptions::default()
     };

@@ -3,7 +3,7 @@
 //! Problem: a placement made anew for every batch moves most experts; loads drift slowly. Plan batch after batch with the
 //! resident placement carried over and few experts moved, and say what that costs beside moving at will.
 //! Method: the plan of a batch under the job's goal for moves ([`crate::MoveOptions`]; without one, fewest moves for
-//! aggregate peaks within 1 % of the bound, and up to a tenth of a layer's experts for the peaks of the layout). For
+//! aggregate peaks within 1 % of the bound, and up to an eighth of a layer's experts for the peaks of the layout). For
 //! comparison, with the same budgets: expert e in slot e; a placement from scratch each time, its ranks renamed so that as
 //! few experts as possible leave where its own last placement had them; and the *oracle*, the best score met for that batch
 //! with moves free, from scratch or from the resident placement.
@@ -22,7 +22,7 @@ use crate::{Aim, Control, Job, MoveOptions, PlanError, plan};
 /// The goal where the job has none: moving is worth it beyond one percent.
 const DEFAULT_GOAL: MoveGoal = MoveGoal::Within { tolerance_ppm: 10_000 };
 /// Experts of a layer for one that co-refinement may move there.
-const EXPERTS_PER_MOVE: usize = 10;
+const EXPERTS_PER_MOVE: usize = 8;
 
 /// Batches planned one after another.
 #[derive(Clone, Debug)]

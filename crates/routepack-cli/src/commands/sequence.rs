@@ -29,7 +29,7 @@ Examples:
   routepack sequence steps.npz --each-step --job job.toml --resident last.plan.json --alone
 
 How many experts may move is in the job (without a goal: the fewest for aggregate peaks within 1 % of the bound, and up to
-a tenth of a layer's experts for the peaks of the layout):
+an eighth of a layer's experts for the peaks of the layout):
   [moves]
   goal = { budget = { per_layer = 8 } }  # or { within = { tolerance_ppm = 10000 } }, { cost = { move_cost = 900, steps = 4 } }
   bytes_per_expert = 113246208           # of one layer: weights, master copy, moments
