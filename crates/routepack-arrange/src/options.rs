@@ -12,7 +12,7 @@ use crate::ArrangeError;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArrangeOptions {
-    /// Replicas annealed together; 1 to 4096. A multiple of the threads uses them best.
+    /// Replicas annealed together; 1 to [`ArrangeOptions::MAX_POPULATION`]. A multiple of the threads uses them best.
     pub population: u32,
     /// Rungs of the temperature ladder; at least 1.
     pub temperatures: u32,
@@ -69,13 +69,16 @@ impl Default for ArrangeOptions {
 }
 
 impl ArrangeOptions {
+    /// The largest `population`.
+    pub const MAX_POPULATION: u32 = 4096;
+
     /// Checks every parameter.
     ///
     /// # Errors
     /// [`ArrangeError::Option`] names the first that can't be.
     pub fn validate(&self) -> Result<(), ArrangeError> {
         let counts = [
-            ("population", self.population, 1..=4096, "it must be from 1 to 4096"),
+            ("population", self.population, 1..=Self::MAX_POPULATION, "it must be from 1 to 4096"),
             ("temperatures", self.temperatures, 1..=1 << 20, "it must be from 1 to 1048576"),
             ("proposals_per_unit", self.proposals_per_unit, 1..=u32::MAX, "it must be at least 1"),
             ("rounds", self.rounds, 1..=8, "it must be from 1 to 8"),

@@ -32,12 +32,12 @@ pub enum BenchError {
         source: std::io::Error,
     },
     /// A table that cannot be understood.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {why}", path.display())]
     Table {
         /// The file.
         path: PathBuf,
         /// What is wrong, and where.
-        source: csv::Error,
+        why: String,
     },
     /// A folder without instances.
     #[error("{}: no file ends with .txt, .bpp or .csp", path.display())]
@@ -58,6 +58,8 @@ pub enum BenchError {
     Window {
         /// The window.
         window: String,
+        /// Whether its job is at fault.
+        of_job: bool,
         /// Why not.
         why: String,
     },

@@ -92,7 +92,7 @@ pub fn bench_layouts(
 }
 
 fn compare(bench: &LayoutsBench, window: &LayoutWindow, stop: &AtomicBool) -> Result<WindowArms, BenchError> {
-    let failed = |why: String| BenchError::Window { window: window.name.clone(), why };
+    let failed = |why: String| BenchError::Window { window: window.name.clone(), of_job: false, why };
     let counts = window.batch.expert_counts.as_ref();
     let (layers, experts) = counts.map_or((0, 0), |counts| (counts.layers(), counts.experts()));
     let fits = |model: &&Model| {
@@ -108,7 +108,13 @@ fn compare(bench: &LayoutsBench, window: &LayoutWindow, stop: &AtomicBool) -> Re
     });
     let mut shared = own.clone();
     shared.refine.placement = Aim::Aggregate;
-    let planned = |job: &Job| plan_and_verify(&window.batch, job, stop).map_err(failed);
+    let planned = |job: &Job| {
+        plan_and_verify(&window.batch, job, stop).map_err(|error| BenchError::Window {
+            window: window.name.clone(),
+            of_job: error.concerns_job(),
+            why: error.to_string(),
+        })
+    };
     let (ours, seconds) = planned(&shared)?;
     let (refined, refined_seconds) = planned(&own)?;
     let instances = &ours.instances[..];

@@ -16,4 +16,4 @@ pub use measured::ArmFigures;
 pub use paper::{PAPER_ARMS, PAPER_CASES, PaperArm, PaperBench, PaperCase, PaperRecord, bench_paper};
 pub use record::{Record, Status};
 pub use statistics::Sample;
-pub use table::{Optima, Table, TableLine};
+pub use table::{Optima, Table, TableLine, read_lines};

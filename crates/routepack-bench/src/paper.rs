@@ -16,7 +16,7 @@ use routepack::generate::{Preset, window};
 use routepack::place::{PlaceOptions, Start};
 use routepack::simulation::{Cluster, SimulateOptions, presets};
 use routepack::verification::Verified;
-use routepack::{Aim, Batch, Control, Job, Layout, Placement, verify};
+use routepack::{Aim, Batch, Control, Job, Layout, Placement, PlanError, verify};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
@@ -258,7 +258,7 @@ impl PaperBench {
     /// # Errors
     /// The case names no model.
     pub fn setup(&self, case: &PaperCase) -> Result<String, BenchError> {
-        let failed = |why: String| BenchError::Window { window: case.preset.to_string(), why };
+        let failed = |why: String| BenchError::Window { window: case.preset.to_string(), of_job: false, why };
         let model = presets::model(case.model).map_err(|error| failed(error.to_string()))?;
         let setup = serde_json::to_vec(&(VERSION, &model, &self.cluster, &self.options));
         let hash = Sha256::digest(setup.map_err(|error| failed(error.to_string()))?);
@@ -343,8 +343,11 @@ fn window_lines(
     stop: &AtomicBool,
 ) -> Result<Vec<PaperRecord>, BenchError> {
     let name = format!("{} {seed}", case.preset);
-    let failed =
-        |error: &dyn std::fmt::Display| BenchError::Window { window: name.clone(), why: error.to_string() };
+    let failed = |error: &dyn std::fmt::Display| BenchError::Window {
+        window: name.clone(),
+        of_job: false,
+        why: error.to_string(),
+    };
     let made = window(&case.preset.recipe(), seed).map_err(|error| failed(&error))?;
     let model = presets::model(case.model).map_err(|error| failed(&error))?;
     let batch = Arc::new(made.batch);
@@ -436,10 +439,9 @@ pub(crate) fn plan_and_verify(
     batch: &Arc<Batch>,
     job: &Job,
     stop: &AtomicBool,
-) -> Result<(Verified, f64), String> {
+) -> Result<(Verified, f64), PlanError> {
     let clock = Instant::now();
-    let plan = routepack::plan(batch, job, &mut Control::new().cancelled_by(stop))
-        .map_err(|error| error.to_string())?;
+    let plan = routepack::plan(batch, job, &mut Control::new().cancelled_by(stop))?;
     let seconds = clock.elapsed().as_secs_f64();
-    Ok((verify(&plan, batch).map_err(|error| error.to_string())?, seconds))
+    Ok((verify(&plan, batch)?, seconds))
 }

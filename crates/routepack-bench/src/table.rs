@@ -3,13 +3,62 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::num::IntErrorKind;
 use std::path::{Path, PathBuf};
 
+use csv::{DeserializeErrorKind, StringRecord};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
 use crate::record::Record;
+
+/// Reads CSV line by line, columns by their names; `take` is told the number of the line, from 1, and may refuse it.
+///
+/// # Errors
+/// What `take` refuses; else what is wrong: line, column, value and what was expected.
+pub fn read_lines<T: DeserializeOwned>(
+    text: &[u8],
+    delimiter: u8,
+    mut take: impl FnMut(u64, T) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(text);
+    let titles = reader.headers().map_err(|error| error.to_string())?.clone();
+    for record in reader.records() {
+        let record = record.map_err(|error| error.to_string())?;
+        let line = record.position().map_or(0, csv::Position::line);
+        take(
+            line,
+            record.deserialize(Some(&titles)).map_err(|error| wrong(&error, line, &titles, &record))?,
+        )?;
+    }
+    Ok(())
+}
+
+/// What a line of CSV has in place of what it should.
+fn wrong(error: &csv::Error, line: u64, titles: &StringRecord, record: &StringRecord) -> String {
+    let csv::ErrorKind::Deserialize { err, .. } = error.kind() else { return error.to_string() };
+    if let Some(column) = err.kind().to_string().strip_prefix("missing field ") {
+        let found: Vec<&str> = titles.iter().collect();
+        return format!("no column {column}: found {}", found.join(", "));
+    }
+    let field = err.field().and_then(|field| usize::try_from(field).ok());
+    let Some((title, value)) = field.and_then(|field| Some((titles.get(field)?, record.get(field)?))) else {
+        return format!("line {line}: {}", err.kind());
+    };
+    let expected = match err.kind() {
+        DeserializeErrorKind::ParseFloat(_) => "expected a number".to_owned(),
+        DeserializeErrorKind::ParseInt(error) => match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
+                "expected a whole number, this is too large".to_owned()
+            }
+            _ if value.parse::<i128>().is_ok() => "expected a whole number of at least 0".to_owned(),
+            _ => "expected a whole number".to_owned(),
+        },
+        other => other.to_string(),
+    };
+    format!("line {line}: {title} = \"{value}\": {expected}")
+}
 
 /// What a line of a [`Table`] holds.
 pub trait TableLine: Serialize + DeserializeOwned + Sized {
@@ -54,7 +103,7 @@ impl<R: TableLine> Table<R> {
     /// line that is no record.
     pub fn open(path: &Path) -> Result<Self, BenchError> {
         let failed = |source| BenchError::File { path: path.into(), source };
-        let refused = |source| BenchError::Table { path: path.into(), source };
+        let refused = |why| BenchError::Table { path: path.into(), why };
         let opened = OpenOptions::new().create(true).truncate(false).read(true).append(true).open(path);
         let mut file = opened.map_err(failed)?;
         // A device may have no end.
@@ -65,23 +114,17 @@ impl<R: TableLine> Table<R> {
         file.read_to_end(&mut text).map_err(failed)?;
         if !text.starts_with(R::HEADER.as_bytes()) && !R::HEADER.as_bytes().starts_with(&text) {
             let message = format!("no table of a bench, whose first line is {}", R::HEADER.trim_end());
-            return Err(refused(std::io::Error::new(std::io::ErrorKind::InvalidData, message).into()));
+            return Err(refused(message));
         }
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let wrong = |(line, why): (u64, String)| {
-            let message = format!("line {line}: {why}");
-            refused(std::io::Error::new(std::io::ErrorKind::InvalidData, message).into())
-        };
+        let wrong = |(line, why): (u64, String)| refused(format!("line {line}: {why}"));
         let mut lines: Vec<(u64, R)> = Vec::new();
-        let mut reader = csv::Reader::from_reader(&text[..whole]);
-        let titles = reader.headers().map_err(refused)?.clone();
-        for line in reader.records() {
-            let line = line.map_err(refused)?;
-            let at = line.position().map_or(0, csv::Position::line);
-            let record: R = line.deserialize(Some(&titles)).map_err(refused)?;
-            record.check().map_err(|why| wrong((at, why)))?;
+        read_lines(&text[..whole], b',', |at, record: R| {
+            record.check().map_err(|why| format!("line {at}: {why}"))?;
             lines.push((at, record));
-        }
+            Ok(())
+        })
+        .map_err(refused)?;
         R::check_together(&lines).map_err(wrong)?;
         let records = lines.into_iter().map(|(_, record)| record).collect();
         file.set_len(whole as u64).map_err(failed)?;
@@ -105,7 +148,10 @@ impl<R: TableLine> Table<R> {
             let bytes = writer.into_inner();
             bytes.map_err(|error| std::io::Error::other(error.to_string()).into())
         });
-        let line = line.map_err(|source| BenchError::Table { path: self.path.clone(), source })?;
+        let line = line.map_err(|error: csv::Error| BenchError::Table {
+            path: self.path.clone(),
+            why: error.to_string(),
+        })?;
         self.file
             .write_all(&line)
             .and_then(|()| self.file.sync_data())
@@ -135,15 +181,17 @@ impl Optima {
     /// `.tsv`, else by commas.
     ///
     /// # Errors
-    /// [`BenchError::Table`].
+    /// [`BenchError::File`] or [`BenchError::Table`].
     pub fn read(path: &Path) -> Result<Self, BenchError> {
-        let failed = |source| BenchError::Table { path: path.into(), source };
+        let text = std::fs::read(path).map_err(|source| BenchError::File { path: path.into(), source })?;
         let tabs = path.extension().is_some_and(|ending| ending == "tsv");
-        let delimiter = if tabs { b'\t' } else { b',' };
-        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_path(path).map_err(failed)?;
-        let lines: Result<Vec<Known>, _> = reader.deserialize().collect();
-        let known = lines.map_err(failed)?.into_iter();
-        Ok(Self(known.filter_map(|line| Some((line.instance, line.optimum?))).collect()))
+        let mut optima = BTreeMap::new();
+        read_lines(&text, if tabs { b'\t' } else { b',' }, |_, line: Known| {
+            optima.extend(line.optimum.map(|optimum| (line.instance, optimum)));
+            Ok(())
+        })
+        .map_err(|why| BenchError::Table { path: path.into(), why })?;
+        Ok(Self(optima))
     }
 
     /// The optimum of an instance, if it is known.

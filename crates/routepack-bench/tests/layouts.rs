@@ -8,7 +8,7 @@ use routepack::generate::{Preset, window};
 use routepack::simulation::{Machine, SimulateOptions, presets};
 use routepack::verification::Figures;
 use routepack::{Aim, Batch, Control, Job, Setting, plan, simulate_plan, verify};
-use routepack_bench::{LayoutWindow, LayoutsBench, WindowArms, bench_layouts};
+use routepack_bench::{ArmFigures, LayoutArm, LayoutWindow, LayoutsBench, WindowArms, bench_layouts};
 
 fn compare(batch: Batch, job: &Job) -> WindowArms {
     let bench = LayoutsBench {
@@ -86,13 +86,31 @@ fn a_rule_that_breaks_the_capacity_is_named_where_it_is_better() {
     assert_eq!((new.rows, new.over_cap), (3, 0));
     assert_eq!((ours.rows, ours.over_cap), (3, 0));
     let better = compared.better_peers("routepack");
-    assert_eq!(better[0], compared.better_peers("routepack+")[0], "both have three rows");
     assert_eq!(better.first(), Some(&("rows", "verl 0.8", 2.0, 3.0)));
     assert!(better.iter().all(|(.., theirs, ours)| theirs < ours), "as good is not better: {better:?}");
     assert!(
         compared.arms.iter().all(|arm| arm.step_seconds.is_none()),
         "attention only: nothing to simulate"
     );
+}
+
+#[test]
+fn rules_are_held_against_the_arm_that_is_named() {
+    let arm = |name: &'static str, joint_score: f64, seconds: f64| LayoutArm {
+        name,
+        figures: Ok(ArmFigures { rows: 3, joint_score, ..ArmFigures::default() }),
+        step_seconds: Some(seconds),
+        planning_seconds: 0.0,
+        net_planning_seconds: 0.0,
+    };
+    let compared = WindowArms {
+        window: "w".to_owned(),
+        model: None,
+        tokens: 1,
+        arms: vec![arm("slime", 2.0, 7.0), arm("routepack", 3.0, 7.0), arm("routepack+", 2.0, 8.0)],
+    };
+    assert_eq!(compared.better_peers("routepack"), [("joint score", "slime", 2.0, 3.0)]);
+    assert_eq!(compared.better_peers("routepack+"), [("step seconds", "slime", 7.0, 8.0)]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use csv::{ErrorKind, StringRecord};
 use routepack::formats;
+use routepack_bench::read_lines;
 use serde::de::DeserializeOwned;
 
 use crate::exit::Failure;
@@ -25,48 +25,41 @@ pub(crate) fn write_csv(path: &Path, header: &[&str], rows: &[Vec<String>]) -> R
 pub(crate) fn read_csv<T: DeserializeOwned>(
     path: &Path,
     check: impl FnMut(&T, u64) -> Result<(), String>,
-) -> Result<Vec<T>, Failure> {
+) -> Result<(Vec<T>, Vec<u64>), Failure> {
     let lines = read_csv_lines(path, check)?;
-    if lines.is_empty() {
+    if lines.0.is_empty() {
         return Err(Failure::input(path.display(), "a table without lines"));
     }
     Ok(lines)
 }
 
-/// Reads the lines of a table of CSV, each as `check` wants it, which is told its line; columns are found by name, and what is wrong is named with
-/// its line.
+/// Reads the lines of a table of CSV and their numbers, each as `check` wants it, which is told its number; columns are found
+/// by name, and what is wrong is named with its line.
 pub(crate) fn read_csv_lines<T: DeserializeOwned>(
     path: &Path,
     mut check: impl FnMut(&T, u64) -> Result<(), String>,
-) -> Result<Vec<T>, Failure> {
+) -> Result<(Vec<T>, Vec<u64>), Failure> {
     let (text, shown) = formats::read_text(path)?;
-    // The reader counts lines too few where they end in two bytes.
-    let text = text.replace("\r\n", "\n");
-    let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let titles = reader.headers().map_err(|error| Failure::input(&shown, error))?.clone();
-    let read = |record: Result<StringRecord, csv::Error>| {
-        let record = record.map_err(|error| Failure::input(&shown, error))?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let refuse = |message: String| Failure::input(format!("{shown}: line {line}"), message);
-        let one: T = record.deserialize(Some(&titles)).map_err(|error| match error.kind() {
-            ErrorKind::Deserialize { err, .. } => {
-                let field = err.field().and_then(|field| usize::try_from(field).ok());
-                let named = field.and_then(|field| Some((titles.get(field)?, record.get(field)?)));
-                let named = named.map(|(title, value)| format!("{title} = \"{value}\": "));
-                refuse(format!("{}{}", named.unwrap_or_default(), err.kind()))
-            }
-            _ => refuse(error.to_string()),
-        })?;
-        check(&one, line).map_err(refuse)?;
-        Ok(one)
-    };
-    if titles.is_empty() {
+    if text.is_empty() {
         return Err(Failure::input(&shown, "an empty file, expected a table with a header"));
     }
-    reader.records().map(read).collect()
+    // The reader counts lines too few where they end in two bytes.
+    let text = text.replace("\r\n", "\n");
+    let (mut found, mut lines) = (Vec::new(), Vec::new());
+    let read = read_lines(text.as_bytes(), b',', |line, one: T| {
+        check(&one, line).map_err(|why| format!("line {line}: {why}"))?;
+        found.push(one);
+        lines.push(line);
+        Ok(())
+    });
+    read.map_err(|why| Failure::input(&shown, why))?;
+    Ok((found, lines))
 }
 
-/// Renders rows of cells under a header.
+/// Most columns of a terminal that a table takes.
+const WIDTH: usize = 80;
+
+/// Renders rows of cells under a header. What is too wide goes on below, under the first column again.
 pub(crate) fn render(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
     for row in rows {
@@ -74,24 +67,29 @@ pub(crate) fn render(header: &[&str], rows: &[Vec<String>]) -> String {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded: Vec<String> = cells
-            .zip(&widths)
-            .enumerate()
-            .map(
-                |(column, (cell, &width))| {
-                    if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-                },
-            )
-            .collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    let mut text = line(&mut header.iter().copied());
-    for row in rows {
-        text.push('\n');
-        text.push_str(&line(&mut row.iter().map(String::as_str)));
+    let mut parts: Vec<Vec<usize>> = vec![vec![0]];
+    let mut taken = widths[0];
+    for (column, width) in widths.iter().enumerate().skip(1) {
+        taken += 2 + width;
+        if taken > WIDTH && parts.last().is_some_and(|part| part.len() > 1) {
+            parts.push(vec![0]);
+            taken = widths[0] + 2 + width;
+        }
+        parts.last_mut().expect("there is a part").push(column);
     }
-    text
+    let line = |cells: &dyn Fn(usize) -> String, part: &[usize]| {
+        let padded = |&column: &usize| {
+            let (cell, width) = (cells(column), widths[column]);
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        };
+        part.iter().map(padded).collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let text = |part: &Vec<usize>| {
+        let first = line(&|column| header[column].to_owned(), part);
+        let rows = rows.iter().map(|row| line(&|column| row.get(column).cloned().unwrap_or_default(), part));
+        std::iter::once(first).chain(rows).collect::<Vec<_>>().join("\n")
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]
@@ -100,5 +98,16 @@ mod tests {
     fn columns_line_up() {
         let rows = vec![vec!["a".to_owned(), "10".to_owned()], vec!["bcd".to_owned(), "7".to_owned()]];
         assert_eq!(super::render(&["x", "n"], &rows), "x     n\na    10\nbcd   7");
+    }
+
+    /// Large figures made lines of 81 columns.
+    #[test]
+    fn what_is_too_wide_goes_on_below() {
+        let rows = vec![vec!["name".to_owned(), "1".repeat(40), "2".repeat(32), "3".repeat(33)]];
+        let table = super::render(&["", "a", "b", "c"], &rows);
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let names: Vec<&str> = table.lines().filter(|line| line.starts_with("name")).collect();
+        assert_eq!(names.len(), 2, "80 columns are not too wide, 81 are: {table}");
+        assert!(names[0].ends_with(&"2".repeat(32)) && names[1].ends_with(&"3".repeat(33)), "{table}");
     }
 }

@@ -92,6 +92,12 @@ fn what_layouts_cannot_use_is_named() {
     fs::write(folder.path().join("jobless.json"), WINDOW).expect("written");
     fs::write(folder.path().join("empty.json"), r#"{"lengths": []}"#).expect("written");
     fs::write(folder.path().join("huge.json"), r#"{"lengths": [4294967295, 5]}"#).expect("written");
+    fs::write(folder.path().join("few.json"), r#"{"lengths": [5]}"#).expect("written");
+    let wide = JOB.replace("ep = 2", "ep = 2\npp = 3\nlayer_stage = [7]");
+    fs::write(folder.path().join("wide.toml"), &wide).expect("written");
+    fs::create_dir(folder.path().join("deep")).expect("made");
+    fs::write(folder.path().join("deep/w.json"), WINDOW).expect("written");
+    fs::write(folder.path().join("deep/w.toml"), &wide).expect("written");
     let before = names();
     for (rest, code, message) in [
         ("none.json --cluster h20", 4, "none.json: cannot open"),
@@ -102,8 +108,11 @@ fn what_layouts_cannot_use_is_named() {
         ("huge.json --job w.toml --cluster h20", 3, "huge"),
         ("w.json --cluster h2", 3, "--cluster: no cluster is called `h2`"),
         ("w.json --cluster h20 --model gpt", 3, "--model: no model is called `gpt`"),
-        ("w.json --cluster h20 --dispatch-bytes 9", 3, "options.dispatch_bytes = 9: expected 1 to 8"),
-        ("w.json --cluster h20 --dispatch-bytes 0.5", 3, "options.dispatch_bytes = 0.5: expected 1 to 8"),
+        ("w.json --cluster h20 --dispatch-bytes 9", 3, "--dispatch-bytes 9: expected above 0, at most 8"),
+        ("w.json --cluster h20 --dispatch-bytes 0", 3, "--dispatch-bytes 0: expected above 0, at most 8"),
+        ("w.json few.json --job w.toml --cluster h20", 3, "routepack: few.json: "),
+        ("w.json --job wide.toml --cluster h20", 3, "routepack: wide.toml: "),
+        ("deep/w.json --cluster h20", 3, "routepack: deep/w.toml: "),
         ("w.json --cluster h20 -o no/l.csv", 4, "no/l.csv"),
         ("w.json --cluster h20 --plot no/l.svg", 4, "no/l.svg"),
         ("w.json --cluster h20 --overlap-seconds=-1", 2, "expected 0 to 10^6"),

@@ -794,7 +794,7 @@ fn a_resident_placement_of_another_shape_is_blamed_itself() {
     shell.refuses("place window.json --ep 0", 3, &["--ep 0: ", "4 experts"]);
 }
 
-/// What is wrong with any window is said before the first is planned, and no file is written.
+/// Windows that are no windows, or of another model than the first, are refused before any is planned, and no file is written.
 #[test]
 fn a_sequence_is_of_one_model_and_refused_as_a_whole() {
     let shell = small();

@@ -73,7 +73,7 @@ fn pages_of_odd_windows_hold_no_script_and_no_missing_number() {
             "peak sum, ",
             "worst peak, ",
             "balance ",
-            "routed rows of the busiest rank",
+            "all-layer peak, routed rows",
         ] {
             let line = said.lines().find(|line| line.starts_with(figure)).expect("a figure");
             assert_ne!(line.ends_with('–'), routed, "{line}");
@@ -163,12 +163,14 @@ fn tables_of_another_plan_are_refused() {
     change("r1.csv", "r-time.csv", &|text| text.replace(&seconds, "1.25"));
     // The line after the header again, or with another value in a column.
     let first = |text: &str| text.lines().nth(1).expect("a line").to_owned();
-    let with = |text: &str, column: usize, value: &str| {
-        let line = first(text);
-        let mut fields: Vec<&str> = line.split(',').collect();
+    let with_at = |text: &str, at: usize, column: usize, value: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut fields: Vec<&str> = lines[at].split(',').collect();
         fields[column] = value;
-        text.replacen(&line, &fields.join(","), 1)
+        lines[at] = fields.join(",");
+        lines.join("\n") + "\n"
     };
+    let with = |text: &str, column: usize, value: &str| with_at(text, 1, column, value);
     change("r1.csv", "r-twice.csv", &|text| format!("{text}{}\n", first(text)));
     change("r1.csv", "r-bubble.csv", &|text| with(text, 3, "1e9"));
     change("m1.csv", "m-low.csv", &|text| with(text, 3, "1"));
@@ -180,41 +182,71 @@ fn tables_of_another_plan_are_refused() {
     change("t1.csv", "t-hot.csv", &|text| with(text, 3, "inf"));
     change("t1.csv", "t-rung.csv", &|text| with(text, 2, "1"));
     change("t1.csv", "t-families.csv", &|text| with(text, families, "5000"));
-    change("t1.csv", "t-grow.csv", &|text| with(text, families, "0"));
+    change("t1.csv", "t-none.csv", &|text| with(text, families, "0"));
+    let first_families = trace.lines().nth(1).and_then(|line| line.split(',').nth(families));
+    let first_families = first_families.expect("a field");
+    change("t1.csv", "t-grow.csv", &|text| with_at(text, 2, families, "4096"));
+    change("t1.csv", "t-abc.csv", &|text| with(text, 3, "abc"));
+    change("r1.csv", "r-abc.csv", &|text| with(text, 1, "abc"));
+    change("r1.csv", "r-rows.csv", &|text| with(text, 0, "-3"));
+    // Of another layer count than the window has: judged beside a verified plan alone.
+    change("m1.csv", "m-other.csv", &|text| with(text, 0, "9"));
     let report =
         |rest: &str| run(folder.path(), &format!("report p1.json --window w1.json --html page.html {rest}"));
     let good = report("--trace t1.csv --curve m1.csv --rows-curve r1.csv");
     assert!(good.status.success(), "{}", String::from_utf8_lossy(&good.stderr));
     fs::remove_file(path("page.html")).expect("written");
     for (rest, message) in [
-        ("--trace t2.csv", "t2.csv: of another plan: plan_sha256 = "),
-        ("--trace t-step.csv", "t-step.csv: step 7: the plan has no such step"),
-        ("--rows-curve r2.csv", "r2.csv: of another plan: plan_sha256 = "),
-        ("--rows-curve r-two.csv", "r-two.csv: of two machines: "),
+        ("--trace t2.csv", "t2.csv: line 2: of another plan: plan_sha256 = "),
+        ("--trace t-step.csv", "t-step.csv: line 2: step = 7: expected one of the plan's, [0]"),
+        ("--rows-curve r2.csv", "r2.csv: line 2: of another plan: plan_sha256 = "),
+        ("--rows-curve r-two.csv", "r-two.csv: line 3: of two machines: machine = "),
         ("--rows-curve r-less.csv", "r-less.csv: no line of the plan's "),
-        ("--rows-curve r-score.csv", "joint_score = 1.5, the plan's is "),
-        ("--rows-curve r-time.csv", "rows: seconds = 1.25, tokens_per_second = "),
+        ("--rows-curve r-score.csv", "r-score.csv: line 2: joint_score = 1.5: expected "),
+        ("--rows-curve r-time.csv", "r-time.csv: line 2: seconds = 1.25, tokens_per_second = "),
+        ("--trace t-abc.csv", "t-abc.csv: line 2: temperature = \"abc\": expected a number"),
+        ("--rows-curve r-abc.csv", "r-abc.csv: line 2: seconds = \"abc\": expected a number"),
+        (
+            "--rows-curve r-rows.csv",
+            "r-rows.csv: line 2: rows = \"-3\": expected a whole number of at least 0",
+        ),
         ("--trace t-hot.csv", "t-hot.csv: line 2: temperature = inf: expected 0"),
         ("--trace t-rung.csv", "t-rung.csv: line 3: rung = 1: expected more than 1, that of the line before"),
-        ("--trace t-families.csv", "t-families.csv: line 2: families = 5000: expected 1e0 to 4.096e3"),
-        ("--trace t-grow.csv", "t-grow.csv: line 2: families = 0: expected 1e0 to 4.096e3"),
-        ("--rows-curve r-bubble.csv", "r-bubble.csv: line 2: bubble = 1000000000: expected 0e0 to "),
+        ("--trace t-families.csv", "t-families.csv: line 2: families = 5000: expected 1 to 4096"),
+        ("--trace t-none.csv", "t-none.csv: line 2: families = 0: expected 1 to 4096"),
+        (
+            "--trace t-grow.csv",
+            &format!(
+                "t-grow.csv: line 3: families = 4096: expected at most {first_families}, those of the line before"
+            ),
+        ),
+        ("--rows-curve r-bubble.csv", "r-bubble.csv: line 2: bubble = 1000000000: expected 0 to "),
         (
             "--rows-curve r-twice.csv",
             &format!("r-twice.csv: line 4: rows = {own}: expected once, line 2 has them"),
         ),
         ("--curve m-low.csv", "m-low.csv: line 2: peak = 1: expected at least bound = "),
         ("--curve m-high.csv", "m-high.csv: line 2: peak = 99999999: expected at most "),
-        ("--curve m2.csv", "m2.csv: of another window, placement or number of ranks: layer 0: peak = "),
-        ("--curve m4.csv", "m4.csv: of another window, placement or number of ranks: layer 0: peak = "),
+        ("--curve m2.csv", "m2.csv: line 2: of another window, placement or number of ranks: peak = "),
+        ("--curve m4.csv", "m4.csv: line 2: of another window, placement or number of ranks: peak = "),
+        ("--curve m-other.csv", "m-other.csv: line 2: of another window: layer = 9: expected 0 to 1"),
         ("--curve m-less.csv", "m-less.csv: layer 1, method greedy: no line without moves"),
-        ("--curve m-more.csv", "m-more.csv: of another window: layer = 2, expected 0 to 1"),
+        ("--curve m-more.csv", ": of another window: layer = 2: expected 0 to 1"),
     ] {
         let output = report(rest);
         let said = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(3), "{rest}: {said}");
         assert!(said.contains(message), "{rest}: {said}");
         assert!(output.stdout.is_empty() && !path("page.html").exists(), "{rest}");
+    }
+    // Nothing is said about a table before the plan is known to be of the window.
+    for table in ["m-high.csv", "m-low.csv", "m-other.csv"] {
+        let line = format!("report p1.json --window w2.json --html page.html --curve {table}");
+        let output = run(folder.path(), &line);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{table}: {said}");
+        assert!(said.contains("p1.json: window_sha256 = "), "{table}: {said}");
+        assert!(said.contains(": of another window, that of w2.json is "), "{table}: {said}");
     }
 }
 
@@ -277,7 +309,11 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
     let before = names();
     for (rest, code, message) in [
         ("--window other.json --html p.html", 1, "window_sha256"),
-        ("--window w.json --html p.html --curve bad.csv", 3, "bad.csv: line 2: peak = \"x\": invalid digit"),
+        (
+            "--window w.json --html p.html --curve bad.csv",
+            3,
+            "bad.csv: line 2: peak = \"x\": expected a whole number",
+        ),
         // Pictures of these had coordinates that are no numbers, or bars below the axis.
         (
             "--window w.json --html p.html --rows-curve nan.csv",
@@ -290,7 +326,11 @@ fn what_is_wrong_is_named_and_nothing_is_written() {
             "late.csv: line 2: seconds = -2: expected 0",
         ),
         ("--window w.json --html p.html --trace far.csv", 3, "far.csv: line 2: energy_100 = 1"),
-        ("--window w.json --html p.html --trace headless.csv", 3, "headless.csv: "),
+        (
+            "--window w.json --html p.html --trace headless.csv",
+            3,
+            "headless.csv: no column `step`: found a, b",
+        ),
         ("--window w.json --html p.html --rows-curve none.csv", 3, "none.csv: a table without lines"),
         ("--window w.json --html p.html --trace no.csv", 4, "no.csv"),
         ("--window w.json --trace bad.csv", 2, "--html"),

@@ -78,7 +78,7 @@ fn what_cannot_be_simulated_is_named() {
     let (code, message) = simulate("--model qwen3-30b-a3b --cluster h20");
     assert_eq!(code, Some(3));
     assert!(
-        message.contains("window.json: the window has 1 expert layer, model Qwen3-30B-A3B has 48"),
+        message.contains("--model qwen3-30b-a3b: model Qwen3-30B-A3B has 48 expert layers: expected 1 expert layer, as window.json has"),
         "{message}"
     );
     let (code, message) = simulate("--model config.json --cluster h2");
@@ -106,17 +106,30 @@ fn what_cannot_be_simulated_is_named() {
     let line = "simulate deep.json --window window.json --model config.json --cluster h20";
     let (code, message) = refused(folder.path(), line);
     assert_eq!(code, Some(3));
-    assert!(message.contains("topology.pp = 4, vpp = 1: model config.json has 1 layer"), "{message}");
+    assert!(
+        message.contains("--model config.json: topology.pp = 4, vpp = 1: model config.json has 1 layer"),
+        "{message}"
+    );
     for (rest, wrong) in [
-        ("--exposed-gradients 1.5", "exposed_gradients = 1.5: expected 0 to 1"),
-        ("--dispatch-bytes -2", "dispatch_bytes = -2: expected 1 to 8"),
-        ("--planning-seconds -1", "planning_seconds = -1: expected 0 to 10^6"),
-        ("--planning-seconds inf", "planning_seconds = inf: expected 0 to 10^6"),
+        ("--exposed-gradients 1.5", "expected 0 to 1"),
+        ("--dispatch-bytes -2", "expected above 0, at most 8"),
+        ("--dispatch-bytes 0", "expected above 0, at most 8"),
+        ("--dispatch-bytes NaN", "expected above 0, at most 8"),
+        ("--dispatch-bytes inf", "expected above 0, at most 8"),
+        ("--planning-seconds -1", "expected 0 to 10^6"),
+        ("--planning-seconds inf", "expected 0 to 10^6"),
     ] {
         let (_, message) = simulate(&format!("--model config.json --cluster h20 {rest}"));
-        let wrong = format!("routepack: options.{wrong}");
+        let wrong = format!("routepack: {rest}: {wrong}");
         assert!(message.starts_with(&wrong), "the window is not at fault: {message}");
     }
+    // Half a byte is FP4: half the time of FP8 to dispatch.
+    let all_to_all = |bytes: &str| {
+        let line = "simulate plan.json --window window.json --model config.json --cluster h20 --json --dispatch-bytes";
+        json(folder.path(), &format!("{line} {bytes}"))["arms"][0]["all_to_all"].as_f64().expect("a number")
+    };
+    let [half, one, two] = ["0.5", "1", "2"].map(all_to_all);
+    assert!(half < one && (2.0 * (one - half) / (two - one) - 1.0).abs() < 1e-6, "{half} {one} {two}");
     fs::write(folder.path().join("config.json"), CONFIG.replace("qwen3_moe", "gpt2")).expect("written");
     let (_, message) = simulate("--model config.json --cluster h20");
     assert!(message.contains("config.json: model_type = \"gpt2\""), "{message}");
@@ -250,6 +263,10 @@ fn weights_are_fitted_to_a_csv() {
     assert!(said.contains("told      – of the variance, rank correlation –\n"), "{said}");
     let fitted = json(folder.path(), "calibrate flat.csv -C 100 --json");
     assert!(fitted["r_squared"].is_null() && fitted["rank_correlation"].is_null(), "{fitted}");
+    let (code, message) = refused(folder.path(), "calibrate flat.csv -C 29");
+    assert_eq!(code, Some(3));
+    let expected = "expected samples of at most 29 tokens, which a cell holds, not 30";
+    assert!(message.contains(&format!("flat.csv: line 3, lengths = \"30\": {expected}")), "{message}");
     fs::write(folder.path().join("measured.csv"), "lengths,seconds\n3,x\n").expect("written");
     let (code, message) = refused(folder.path(), "calibrate measured.csv -C 100");
     assert_eq!(code, Some(3));

@@ -15,6 +15,8 @@ pub(crate) struct Bars<'a> {
     pub(crate) y_label: &'a str,
     /// Range of the first bar on the x axis: start and width; the others follow. Bars of things begin at −½.
     pub(crate) places: (f64, f64),
+    /// Whether x counts things.
+    pub(crate) whole: bool,
     /// Names of the parts, at most four.
     pub(crate) parts: &'a [&'a str],
     /// Values `[bars][parts]`.
@@ -36,7 +38,7 @@ pub(crate) fn bars(bars: &Bars<'_>) -> Markup {
     let frame = Frame::new(280.0, names.len() > 1, places, (0.0, most * 1.04));
     let gap = if bars.values.len() > 60 { 0.0 } else { 0.12 * width };
     let content = html! {
-        (frame.axes(bars.x_label, bars.y_label, width >= 1.0))
+        (frame.axes(bars.x_label, bars.y_label, bars.whole))
         @if names.len() > 1 { (legend(&names)) }
         @for (bar, parts) in bars.values.iter().enumerate() {
             g {

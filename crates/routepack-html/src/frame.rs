@@ -124,6 +124,17 @@ fn ticks((low, high): (f64, f64)) -> Vec<f64> {
     (first..).map(|tick| tick as f64 * step).take_while(|&tick| tick <= high + step * 1e-9).take(64).collect()
 }
 
+/// The least of 1, 2, 5 times a power of ten that is not below `value`.
+pub(crate) fn round_up(value: u64) -> u64 {
+    let mut power = 1;
+    loop {
+        if let Some(round) = [power, 2 * power, 5 * power].into_iter().find(|&round| round >= value) {
+            return round;
+        }
+        power *= 10;
+    }
+}
+
 /// A number for a person: thousands set apart, no more digits than it needs.
 pub(crate) fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 {
@@ -135,7 +146,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// A number in the room beside an axis: powers of ten from ten million on.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     if value.abs() < 1e7 { number(value) } else { format!("{value:e}") }
 }
 
@@ -166,6 +177,11 @@ mod tests {
         assert_eq!(ticks((0.0, 10.0)), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(ticks((3.0, 23.0)), [5.0, 10.0, 15.0, 20.0]);
         assert_eq!(ticks((0.0, 0.3)).len(), 4);
+    }
+
+    #[test]
+    fn steps_are_round() {
+        assert_eq!([1, 2, 3, 6, 11, 257].map(round_up), [1, 2, 5, 10, 20, 500]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) struct Lines<'a> {
     pub(crate) x_label: &'a str,
     /// What the series are, with their unit.
     pub(crate) y_label: &'a str,
+    /// Range of the common axis; from the points when absent.
+    pub(crate) range: Option<(f64, f64)>,
     /// Whether x counts things.
     pub(crate) whole: bool,
     /// Names, at most four.
@@ -61,7 +63,8 @@ pub(crate) fn lines(lines: &Lines<'_>) -> Markup {
     };
     let names: Vec<(&str, Mark)> =
         lines.names.iter().enumerate().map(|(index, &name)| (name, Mark::Line(index))).collect();
-    let frame = Frame::new(300.0, names.len() > 1, range(|point| point.0), y);
+    let x = lines.range.unwrap_or_else(|| range(|point| point.0));
+    let frame = Frame::new(300.0, names.len() > 1, x, y);
     let frame = if powers { frame.in_powers() } else { frame };
     let path = |points: &[(f64, f64)]| {
         let run = |x: f64| lines.breaks.partition_point(|&first| first <= x);

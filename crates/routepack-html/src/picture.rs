@@ -2,6 +2,8 @@
 
 use maud::{Markup, PreEscaped, html};
 
+use crate::frame::WIDTH;
+
 /// Colours and strokes of every drawing; on the page and in a file of its own.
 pub(crate) const STYLE: &str = include_str!("picture.css");
 
@@ -73,9 +75,11 @@ impl NumberTable {
 
 /// The `svg` element of a drawing of this size, with a title for those who hear it.
 pub(crate) fn svg(width: f64, height: f64, title: &str, content: Markup) -> Markup {
+    // Drawn smaller its letters could not be read: it is scrolled.
+    let wide = if width > WIDTH { " wide" } else { "" };
     html! {
         (PreEscaped(format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"picture\" role=\"img\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"picture{wide}\" role=\"img\" viewBox=\"0 0 {width:.0} {height:.0}\" \
              width=\"{width:.0}\" height=\"{height:.0}\">"
         )))
         title { (title) }

@@ -149,7 +149,11 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
         families: 9 - rung,
         plan_sha256: String::new(),
     };
-    let mut trace = [at(1, 0, f64::INFINITY), at(1, 1, 4.0), at(1, 2, 2.0)];
+    let mut trace = [at(1, 0, 8.0), at(1, 1, 4.0), at(1, 2, 2.0)];
+    assert_eq!(at(1, 0, 8.0).check(9), Ok(()));
+    assert_eq!(at(1, 0, 8.0).check(8), Err("families = 9: expected 1 to 8".to_owned()));
+    let endless = at(1, 0, f64::INFINITY).check(9).expect_err("no temperature of a search");
+    assert_eq!(endless, "temperature = inf: expected 0 to 1e30");
     trace[1].best = 1.0;
     // In a unit of 2, above the 1.5 of the start.
     let drawn = annealing(&trace, 2.0);
@@ -158,7 +162,7 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
         ["1", "1", "1", "-0.250000", "0.250000", "1.375000"],
         "best, median and worst energies"
     );
-    assert_eq!(column(&drawn[1], 3), ["inf", "2.000e0", "1.000e0"]);
+    assert_eq!(column(&drawn[1], 3), ["4.000e0", "2.000e0", "1.000e0"]);
     assert_eq!(column(&drawn[2], 3), ["9", "8", "7"]);
     // Another search begins a line of its own, and says so.
     let mut second = at(2, 0, 4.0);
@@ -196,6 +200,12 @@ fn what_is_beside_the_plan_is_as_in_its_files() {
             .expect("a percentage")
     };
     assert_eq!([moved("0"), moved("10"), moved("20")], ["6", "2", "0"]);
+    // What no move brings within 20 % has an axis of percents all the same.
+    for curve in [&curve, &trade_off_curve(&[move_of(0, 0, 13)])] {
+        let axis: Vec<bool> =
+            ["0", "5", "10", "15", "20"].map(|tick| curve.svg().contains(&format!(">{tick}</text>"))).into();
+        assert!(axis.iter().all(|&there| there), "{axis:?}");
+    }
     let point =
         |rows, seconds| RowsPoint { rows, seconds, tokens_per_second: 8.0, bubble: 0.25, joint_score: 3.0 };
     let rows = rows_curve_picture(
@@ -221,6 +231,16 @@ fn the_slowest_cell_is_framed_among_others_alone() {
     let frames = |picture: &Picture| picture.svg().matches("class=\"pace\"").count();
     let shown = pictures(&step);
     assert!(frames(find(&shown, "-cells")) >= 5 * 2, "one a row and shard");
+    for unit in [
+        ("-cells", "cost (unit of the paper)"),
+        ("-ranks", "of the layer's mean"),
+        ("-fill", "% of the capacity"),
+    ] {
+        assert!(
+            find(&shown, unit.0).svg().contains(&format!("{}</text>", unit.1)),
+            "a scale without its unit: {unit:?}"
+        );
+    }
     let setting = Setting::new(1, 1, 100);
     let instance = Instance::single(Batch::from_lengths(vec![40, 50, 60]), &setting).expect("valid");
     let (layout, none) = (Layout::new(3, 1, vec![0, 1, 2]), Placement::identity(0, 0, 1).expect("none"));
@@ -230,4 +250,58 @@ fn the_slowest_cell_is_framed_among_others_alone() {
     let cells = find(&shown, "-cells");
     assert_eq!(frames(cells), 0);
     assert!(!cells.caption.contains("framed"), "{}", cells.caption);
+}
+
+/// Rows are numbered as rows, whatever the number of shards; and of thousands, each mark is that of a row there is.
+#[test]
+fn rows_are_marked_by_their_own_numbers_and_many_share_a_mark() {
+    let step = step();
+    let shown = pictures(&step);
+    let rows = find(&shown, "-rows");
+    assert_eq!(rows.numbers.rows.len(), 5 * 2);
+    let svg = rows.svg();
+    let ticks: Vec<&str> =
+        svg.split("soft middle\"").skip(1).filter_map(|text| text.split(['>', '<']).nth(1)).collect();
+    assert_eq!(ticks, ["0", "1", "2", "3", "4"], "five rows on two shards");
+    for (slots, ranks, num_rows) in [(2, 1, 700), (4, 2, 700), (2, 2, 3000), (8, 1, 100)] {
+        let lengths: Vec<u32> = (0..num_rows * slots).map(|sample| 1 + sample * 7919 % 100).collect();
+        let instance = Instance::single(Batch::from_lengths(lengths), &Setting::new(slots, ranks, 100));
+        let instance = instance.expect("valid");
+        let layout = Layout::new(num_rows as usize, slots as usize, (0..num_rows * slots).collect());
+        let none = Placement::identity(0, 0, ranks as usize).expect("none");
+        let figures = figures(&instance, None, &layout).expect("valid");
+        let many = Step { instance, layout, placement: none.clone(), before: none, figures };
+        let (shown, unit) = (pictures(&many), many.figures.unit as f64);
+        let cost = |scaled: u64| format!("{:.4}", scaled as f64 / unit);
+        let of = |row: u32, slot: u32| -> u64 {
+            many.instance.charges().attention((row * slots + slot) as usize).iter().sum()
+        };
+        let rows = find(&shown, "-rows");
+        assert!(rows.numbers.rows.len() <= 256, "{} bars", rows.numbers.rows.len());
+        let costliest = column(rows, 3).into_iter().max_by(|one, other| {
+            let number = |text: &&str| text.parse::<f64>().expect("number");
+            number(one).total_cmp(&number(other))
+        });
+        assert_eq!(costliest, Some(&*cost(many.figures.score.worst_row)), "the costliest row is in sight");
+        for line in &rows.numbers.rows {
+            let place: Vec<u32> = line[0]
+                .split(|letter: char| !letter.is_ascii_digit())
+                .filter_map(|word| word.parse().ok())
+                .collect();
+            let (row, shard) = (place[0], place.get(1).copied().unwrap_or(0));
+            let slowest = (shard * ranks..(shard + 1) * ranks).map(|slot| of(row, slot)).max();
+            assert_eq!(line[3], cost(slowest.expect("slots")), "{}", line[0]);
+        }
+        let cells = find(&shown, "-cells");
+        for line in &cells.numbers.rows {
+            let ends: Vec<u32> = line[0].split(" to ").map(|end| end.parse().expect("a row")).collect();
+            let rows = ends[0]..=*ends.last().expect("a row");
+            for slot in 0..slots {
+                let largest = rows.clone().map(|row| of(row, slot)).max().expect("rows");
+                assert_eq!(line[1 + slot as usize], cost(largest), "{rows:?}, slot {slot}");
+            }
+        }
+        assert_eq!(cells.numbers.rows.len() < num_rows as usize, num_rows > 128);
+        assert_eq!(cells.caption.contains("A line stands for"), num_rows > 128, "{}", cells.caption);
+    }
 }

@@ -11,11 +11,16 @@ use csv::StringRecord;
 
 use crate::{Measurement, SimulateError};
 
-/// Reads measurements from CSV; `name` stands for the file in messages.
+/// Reads measurements from CSV, of cells that hold `capacity` tokens; `name` stands for the file in messages.
 ///
 /// # Errors
-/// No such columns, one of them twice, or a value that is no positive number; the error names file, line, column and value.
-pub fn read_measurements(source: impl Read, name: &str) -> Result<Vec<Measurement>, SimulateError> {
+/// No such columns, one of them twice, a value that is no positive number, or a sample that no cell holds; the error names
+/// file, line, column and value.
+pub fn read_measurements(
+    source: impl Read,
+    name: &str,
+    capacity: u32,
+) -> Result<Vec<Measurement>, SimulateError> {
     let refuse = |message: String| SimulateError::Form { name: name.to_owned(), message };
     let text = std::io::read_to_string(source).map_err(|error| refuse(error.to_string()))?;
     // The reader counts lines too few where they end in two bytes.
@@ -53,6 +58,10 @@ pub fn read_measurements(source: impl Read, name: &str) -> Result<Vec<Measuremen
         let cell = cell.filter(|cell| !cell.is_empty()).ok_or_else(|| {
             wrong("lengths", field(lengths), "tokens of every sample, whole numbers from 1 on, by spaces")
         })?;
+        if let Some(long) = cell.iter().find(|&&length| length > capacity) {
+            let expected = format!("samples of at most {capacity} tokens, which a cell holds, not {long}");
+            return Err(wrong("lengths", field(lengths), &expected));
+        }
         let time = field(seconds).parse().ok().filter(|time| SECONDS.contains(time));
         let time = time.ok_or_else(|| wrong("seconds", field(seconds), "a number from 10^-9 to 10^9"))?;
         let rows = |text: &str| {
@@ -73,7 +82,7 @@ mod tests {
     #[test]
     fn columns_are_found_by_name() {
         let text = "rank,seconds,lengths,expert_rows\n3, 0.25 ,100 20,7 8 9\n1,1,5,\n";
-        let read = read_measurements(text.as_bytes(), "m.csv").expect("valid");
+        let read = read_measurements(text.as_bytes(), "m.csv", 100).expect("valid");
         assert_eq!(read[0], Measurement { lengths: vec![100, 20], expert_rows: Some(24), seconds: 0.25 });
         assert_eq!(read[1].expert_rows, None);
     }
@@ -81,7 +90,7 @@ mod tests {
     #[test]
     fn the_place_of_a_bad_value_is_named() {
         let refused =
-            |text: &str| read_measurements(text.as_bytes(), "m.csv").expect_err("refused").to_string();
+            |text: &str| read_measurements(text.as_bytes(), "m.csv", 100).expect_err("refused").to_string();
         assert_eq!(refused("a,b\n1,2\n"), "m.csv: no column `lengths`: found a, b");
         let twice = refused("lengths,seconds, lengths\n1,1,1\n");
         assert_eq!(twice, "m.csv: column `lengths` twice: columns 1 and 3 of the header");
@@ -93,5 +102,10 @@ mod tests {
         assert!(refused("lengths,seconds\n0,1\n").contains("lengths = \"0\""));
         assert!(refused("lengths,seconds,expert_rows\n3,1,-2\n").contains("expert_rows = \"-2\""));
         assert!(refused("lengths,seconds\n3\n").contains("m.csv"));
+        // No cell of the job holds it: the quadratic term would be that of no job.
+        assert_eq!(
+            refused("lengths,seconds\n100,1\n5 101,1\n"),
+            "m.csv: line 3, lengths = \"5 101\": expected samples of at most 100 tokens, which a cell holds, not 101"
+        );
     }
 }

@@ -11,7 +11,8 @@ use crate::SimulateError;
 pub struct SimulateOptions {
     /// Whether activations are recomputed in full: forward runs twice.
     pub recompute: bool,
-    /// Bytes of one number dispatched forward: 1 for FP8, 2 for BF16; 1 to 8. All other exchanges are BF16.
+    /// Bytes of one number dispatched forward: 0.5 for FP4, 1 for FP8, 2 for BF16; above 0, at most 8. All other exchanges
+    /// are BF16.
     pub dispatch_bytes: f64,
     /// Share of the exchange of gradients and weights that computation does not hide, 0 to 1.
     pub exposed_gradients: f64,
@@ -40,7 +41,7 @@ impl SimulateOptions {
     /// The option, its value and its limit.
     pub fn check(&self) -> Result<(), SimulateError> {
         for (field, value, range, limit) in [
-            ("dispatch_bytes", self.dispatch_bytes, 1.0..=8.0, "1 to 8"),
+            ("dispatch_bytes", self.dispatch_bytes, f64::MIN_POSITIVE..=8.0, "above 0, at most 8"),
             ("exposed_gradients", self.exposed_gradients, 0.0..=1.0, "0 to 1"),
             ("move_bytes", self.move_bytes, 0.0..=64.0, "0 to 64"),
             ("planning_seconds", self.planning_seconds, 0.0..=1e6, "0 to 10^6"),

@@ -55,6 +55,8 @@ pub enum HtmlReportError {
     Beside {
         /// Which.
         table: BesideTable,
+        /// Index of the line that says so, if it is one.
+        line: Option<usize>,
         /// What does not agree.
         why: String,
     },
@@ -70,7 +72,7 @@ impl Beside {
         before: &Placement,
         figures: &Figures,
     ) -> Result<(), HtmlReportError> {
-        let of = |table: BesideTable| move |why: String| HtmlReportError::Beside { table, why };
+        let of = |table: BesideTable| move |Other { line, why }| HtmlReportError::Beside { table, line, why };
         check_trace(&self.trace, plan).map_err(of(BesideTable::Trace))?;
         check_moves(&self.moves, batch, before).map_err(of(BesideTable::Moves))?;
         check_rows(&self.rows, plan, figures).map_err(of(BesideTable::Rows))
@@ -94,85 +96,116 @@ impl Beside {
     }
 }
 
-fn check_plan(found: &str, plan: &Plan) -> Result<(), String> {
+/// What shows that a table is of another plan, and the index of its line.
+struct Other {
+    line: Option<usize>,
+    why: String,
+}
+
+/// What a line shows.
+fn at(line: usize, why: String) -> Other {
+    Other { line: Some(line), why }
+}
+
+/// What no line shows, but what is missing.
+impl From<String> for Other {
+    fn from(why: String) -> Self {
+        Self { line: None, why }
+    }
+}
+
+fn check_plan(line: usize, found: &str, plan: &Plan) -> Result<(), Other> {
     if found == plan.sha256 {
         return Ok(());
     }
-    Err(format!("of another plan: plan_sha256 = {found}, this plan is {}", plan.sha256))
+    Err(at(line, format!("of another plan: plan_sha256 = {found}, this plan is {}", plan.sha256)))
 }
 
-fn check_trace(points: &[TracePoint], plan: &Plan) -> Result<(), String> {
-    for point in points {
-        check_plan(&point.plan_sha256, plan)?;
-        if plan.steps.iter().all(|step| step.step != point.step) {
-            return Err(format!("step {}: the plan has no such step", point.step));
+fn check_trace(points: &[TracePoint], plan: &Plan) -> Result<(), Other> {
+    let steps: Vec<i64> = plan.steps.iter().map(|step| step.step).collect();
+    for (line, point) in points.iter().enumerate() {
+        check_plan(line, &point.plan_sha256, plan)?;
+        if !steps.contains(&point.step) {
+            return Err(at(line, format!("step = {}: expected one of the plan's, {steps:?}", point.step)));
         }
     }
     Ok(())
 }
 
-fn check_rows(lines: &[RowsLine], plan: &Plan, figures: &Figures) -> Result<(), String> {
+fn check_rows(lines: &[RowsLine], plan: &Plan, figures: &Figures) -> Result<(), Other> {
     let Some(first) = lines.first() else { return Ok(()) };
-    for line in lines {
-        check_plan(&line.plan_sha256, plan)?;
+    for (index, line) in lines.iter().enumerate() {
+        check_plan(index, &line.plan_sha256, plan)?;
         if line.machine != first.machine {
-            return Err(format!("of two machines: {}, {}", first.machine, line.machine));
+            let (machine, first) = (&line.machine, &first.machine);
+            return Err(at(
+                index,
+                format!("of two machines: machine = {machine}, the first line has {first}"),
+            ));
         }
         // Every number of rows trains the same tokens.
         let (tokens, found) = (figures.tokens.raw as f64, line.seconds * line.tokens_per_second);
         if (found - tokens).abs() > 1e-9 * tokens {
-            let RowsLine { rows, seconds, tokens_per_second, .. } = line;
-            return Err(format!(
-                "{rows} rows: seconds = {seconds}, tokens_per_second = {tokens_per_second}: together {found:.0} tokens, \
-                 the plan trains {tokens}"
-            ));
+            let RowsLine { seconds, tokens_per_second, .. } = line;
+            let why = format!(
+                "seconds = {seconds}, tokens_per_second = {tokens_per_second}: together {found:.0} tokens, expected \
+                 {tokens}, which the plan trains"
+            );
+            return Err(at(index, why));
         }
     }
     let own: u64 = plan.steps.iter().map(|step| step.rows).sum();
-    let Some(line) = lines.iter().find(|line| line.rows == own) else {
-        return Err(format!("no line of the plan's {own} rows"));
+    let Some((index, line)) = lines.iter().enumerate().find(|(_, line)| line.rows == own) else {
+        return Err(format!("no line of the plan's {own} rows").into());
     };
     let (found, joint_score) = (line.joint_score, figures.joint_score);
     if (found - joint_score).abs() > 1e-9 * joint_score.abs() {
-        return Err(format!("{own} rows: joint_score = {found}, the plan's is {joint_score}"));
+        return Err(at(
+            index,
+            format!("joint_score = {found}: expected {joint_score}, the plan's of {own} rows"),
+        ));
     }
     Ok(())
 }
 
-fn check_moves(points: &[MovePoint], batch: &Batch, before: &Placement) -> Result<(), String> {
+fn check_moves(points: &[MovePoint], batch: &Batch, before: &Placement) -> Result<(), Other> {
     if points.is_empty() {
         return Ok(());
     }
     let Some(counts) = &batch.expert_counts else {
-        return Err("the window has no recorded routes".to_owned());
+        return Err("the window has no recorded routes".to_owned().into());
     };
     let mut methods: Vec<&str> = points.iter().map(|point| point.method.as_str()).collect();
     methods.sort_unstable();
     methods.dedup();
     if methods.len() > METHODS {
-        return Err(format!("{} methods: at most {METHODS} are drawn", methods.len()));
+        return Err(format!("{} methods: at most {METHODS} are drawn", methods.len()).into());
     }
-    let layers = counts.layers();
-    if let Some(point) = points.iter().find(|point| point.layer as usize >= layers) {
-        return Err(format!("of another window: layer = {}, expected 0 to {}", point.layer, layers - 1));
+    let loads = counts.loads();
+    for (line, point) in points.iter().enumerate() {
+        let MovePoint { layer, peak, .. } = *point;
+        let Some(loads) = loads.get(layer as usize) else {
+            let last = loads.len() - 1;
+            return Err(at(line, format!("of another window: layer = {layer}: expected 0 to {last}")));
+        };
+        point.check(loads.iter().sum()).map_err(|why| at(line, why))?;
+        let stayed = before.peak(layer as usize, loads);
+        if point.moved == 0 && peak != stayed {
+            let why = format!(
+                "of another window, placement or number of ranks: peak = {peak}: expected {stayed}, the busiest rank of layer \
+                 {layer} where the plan's experts come from"
+            );
+            return Err(at(line, why));
+        }
     }
-    for (layer, loads) in counts.loads().iter().enumerate() {
-        let peak = before.peak(layer, loads);
-        for method in &methods {
-            let stay = |point: &&MovePoint| {
-                (point.layer as usize, point.moved, point.method.as_str()) == (layer, 0, *method)
-            };
-            match points.iter().find(stay) {
-                None => return Err(format!("layer {layer}, method {method}: no line without moves")),
-                Some(point) if point.peak != peak => {
-                    return Err(format!(
-                        "of another window, placement or number of ranks: layer {layer}: peak = {} without moves, where the plan's \
-                         experts come from it is {peak}",
-                        point.peak
-                    ));
-                }
-                Some(_) => {}
-            }
+    for layer in 0..loads.len() {
+        let stays = |method: &str| {
+            points
+                .iter()
+                .any(|point| (point.layer as usize, point.moved, &*point.method) == (layer, 0, method))
+        };
+        if let Some(method) = methods.iter().find(|method| !stays(method)) {
+            return Err(format!("layer {layer}, method {method}: no line without moves").into());
         }
     }
     Ok(())

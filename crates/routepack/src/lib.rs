@@ -34,7 +34,7 @@ pub use moves::MoveOptions;
 pub use passes::{TRAIN, pass_names, plan_passes, sign};
 pub use plan::plan;
 pub use refine_options::{Aim, RefineOptions};
-pub use report::{ARM_FIGURES, Arm, ArmFigure, Report, placement_in_words, report};
+pub use report::{ARM_FIGURES, Arm, ArmFigure, Report, percent_more, placement_in_words, report};
 pub use routepack_html::{MovePoint, RowsLine, RowsPoint, TracePoint, trade_off_curve};
 pub use rows_curve::rows_curve;
 pub use sequence::{Sequence, SequenceArm, Sequenced};

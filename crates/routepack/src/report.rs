@@ -92,7 +92,7 @@ pub const ARM_FIGURES: [ArmFigure; 11] = [
         arm.of_routes(|figures| format!("{:.3}", 100.0 * figures.gap_to_placement))
     }),
     ("gap to any placement, %", |arm| Some(format!("{:.3}", 100.0 * arm.gap))),
-    ("routed rows of the busiest rank", |arm| arm.of_routes(|figures| figures.busiest_rank_rows.to_string())),
+    ("all-layer peak, routed rows", |arm| arm.of_routes(|figures| figures.busiest_rank_rows.to_string())),
 ];
 
 /// The figure of simulated arms.
@@ -186,17 +186,13 @@ impl Report {
         let arms: Vec<&Arm> = std::iter::once(ours).chain(others).collect();
         let (header, mut lines) = self.table_of(&arms);
         let Some(baseline) = others.iter().find(|arm| arm.name == "baseline") else { return (header, lines) };
-        let percent = |name: &str, value: fn(&Arm) -> Option<f64>| {
-            let against = |arm: &&Arm| {
-                let ratio = value(arm).zip(value(baseline)).map(|(value, base)| value / base);
-                ratio.map_or_else(none, |ratio| format!("{:+.2}", 100.0 * (ratio - 1.0)))
-            };
-            std::iter::once(name.to_owned()).chain(arms.iter().map(against)).collect()
+        let mut percent = |name: &str, value: fn(&Arm) -> Option<f64>| {
+            let Some(base) = value(baseline) else { return };
+            let against = |arm: &&Arm| percent_more(value(arm), base);
+            lines.push(std::iter::once(name.to_owned()).chain(arms.iter().map(against)).collect());
         };
-        lines.push(percent("joint score against baseline, %", |arm| Some(arm.figures.joint_score)));
-        if self.is_simulated() {
-            lines.push(percent("tokens/s against baseline, %", |arm| arm.tokens_per_second));
-        }
+        percent("joint score against baseline, %", |arm| Some(arm.figures.joint_score));
+        percent("tokens/s against baseline, %", |arm| arm.tokens_per_second);
         (header, lines)
     }
 
@@ -208,6 +204,14 @@ impl Report {
             std::iter::once(name.to_owned()).chain(cells).collect()
         });
         (std::iter::once("figure".to_owned()).chain(names).collect(), figures.collect())
+    }
+}
+
+/// How much more than `base` a value is, in percent; nothing is known where there is none of it.
+pub fn percent_more(value: Option<f64>, base: f64) -> String {
+    match value {
+        Some(value) if base != 0.0 => format!("{:+.2}", 100.0 * (value / base - 1.0)),
+        _ => none(),
     }
 }
 

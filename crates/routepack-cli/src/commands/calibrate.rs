@@ -25,7 +25,7 @@ Exit codes: 0 done; 2 wrong usage; 3 bad input; 4 a file.")]
 pub(crate) struct Arguments {
     /// Measurements (CSV, `-` for standard input).
     measurements: PathBuf,
-    /// Token capacity C of a cell, as in the job.
+    /// Token capacity C of a cell, as in the job; no sample is longer.
     #[arg(short = 'C', long, value_parser = clap::value_parser!(u32).range(1..))]
     capacity: u32,
     /// Print JSON.
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (text, name) = formats::read_text(&arguments.measurements)?;
-    let measured = read_measurements(text.as_bytes(), &name);
+    let measured = read_measurements(text.as_bytes(), &name, arguments.capacity);
     let measured = measured.map_err(|error| Failure::Input(error.to_string()))?;
     let fitted = calibrate(&measured, arguments.capacity).map_err(|error| Failure::input(name, error))?;
     if arguments.json { print_json(&fitted) } else { print(&in_words(&fitted)) }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use routepack::formats;
-use routepack::simulation::{Cluster, Model, SimulateOptions, model_from_config, presets};
+use routepack::simulation::{Cluster, Model, SimulateError, SimulateOptions, model_from_config, presets};
 
 use super::ends_with;
 use super::outputs::Named;
@@ -25,7 +25,7 @@ pub(crate) struct RunArguments {
     /// Recompute activations in full: forward runs twice.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     recompute: Option<bool>,
-    /// Bytes of one number dispatched forward, 1 to 8: 1 for FP8, 2 for BF16, which is usual.
+    /// Bytes of one number dispatched forward, above 0, at most 8: 0.5 for FP4, 1 for FP8, 2 for BF16, which is usual.
     #[arg(long, allow_negative_numbers = true)]
     dispatch_bytes: Option<f64>,
     /// Share of the exchange of gradients that computation does not hide, 0 to 1; usually 1.
@@ -45,9 +45,21 @@ impl ClusterArguments {
     }
 
     /// How the trainer runs a step.
-    pub(crate) fn options(&self) -> SimulateOptions {
-        self.run.over(SimulateOptions::default())
+    pub(crate) fn options(&self) -> Result<SimulateOptions, Failure> {
+        let options = self.run.over(SimulateOptions::default());
+        check_given(&options)?;
+        Ok(options)
     }
+}
+
+/// Refuses values given on the command line, by the names they have there.
+pub(super) fn check_given(options: &SimulateOptions) -> Result<(), Failure> {
+    options.check().map_err(|error| match error {
+        SimulateError::Option { field, value, limit } => {
+            Failure::Input(format!("--{} {value}: expected {limit}", field.replace('_', "-")))
+        }
+        other => Failure::Input(other.to_string()),
+    })
 }
 
 impl RunArguments {

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use routepack::formats::{self, FormatError, LengthsForm};
+use routepack::verification::VerifyError;
 use routepack::{Batch, PlanError};
 use serde::Serialize;
 
@@ -116,9 +117,15 @@ struct Refusal {
     error: String,
 }
 
-/// The failure of a plan that does not verify.
-fn refused(plan: &Path, error: &dyn std::fmt::Display, json: bool) -> Result<(), Failure> {
-    let error = format!("{}: {error}", plan.display());
+/// The failure of a plan that does not verify against a window.
+fn refused(plan: &Path, window: &Path, error: &VerifyError, json: bool) -> Result<(), Failure> {
+    let (plan, window) = (plan.display(), window.display());
+    let error = match error {
+        VerifyError::Mismatch { field, claimed, recomputed } if field == "window_sha256" => {
+            format!("{plan}: window_sha256 = {claimed}: of another window, that of {window} is {recomputed}")
+        }
+        _ => format!("{plan}: {error}"),
+    };
     if json {
         print_json(&Refusal { verified: false, error: error.clone() })?;
     }

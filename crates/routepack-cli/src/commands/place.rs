@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::outputs::{check_json, check_outputs, given, speaks};
 use super::resident::read_resident;
-use super::{in_pool, read_window};
+use super::{blamed, in_pool, read_window};
 use crate::exit::Failure;
 use crate::interrupt::Deadline;
 use crate::output::{print, print_json};
@@ -129,8 +129,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = deadline.stop();
     let found =
         in_pool(arguments.threads, || find(&loads, ranks, given, arguments, &stop))?.map_err(|error| {
-            let resident = arguments.resident.as_deref().filter(|_| error.concerns_resident());
-            Failure::input(resident.unwrap_or(&arguments.window).display(), error)
+            let (window, resident) = (&arguments.window, arguments.resident.as_deref());
+            Failure::input(blamed(&error, window, window, resident).display(), error)
         })?;
     let width = experts / ranks;
     let answer = Answer {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use routepack::{
-    Arm, Batch, Beside, BesideTable, ExpertCounts, HtmlReportError, MovePoint, Plan, Report, RowsLine,
-    TracePoint, formats, html_report,
+    Arm, Beside, BesideTable, HtmlReportError, MovePoint, Plan, Report, RowsLine, TracePoint,
+    arrange::ArrangeOptions, formats, html_report, percent_more,
 };
 
 use super::outputs::{Named, check_distinct, check_json, check_outputs, given, speaks};
@@ -72,11 +72,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = formats::read_plan(&arguments.plan)?;
     let batch = read_window(&arguments.window)?;
     let draws = arguments.html.is_some() || arguments.svg.is_some();
-    let beside = Beside {
-        trace: read_trace(arguments.trace.as_deref())?,
-        moves: read_moves(arguments.curve.as_deref(), &batch)?,
-        rows: read_rows(arguments.rows_curve.as_deref())?,
-    };
+    let (trace, trace_lines) = read_trace(arguments.trace.as_deref())?;
+    let (moves, move_lines) = read_moves(arguments.curve.as_deref())?;
+    let (rows, row_lines) = read_rows(arguments.rows_curve.as_deref())?;
+    let beside = Beside { trace, moves, rows };
     let made = if draws {
         html_report(&plan, &batch, &beside).map(|drawn| (drawn.report, Some((drawn.html, drawn.svgs))))
     } else {
@@ -84,15 +83,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let (report, drawn) = match made {
         Ok(made) => made,
-        Err(HtmlReportError::Verify(error)) => return refused(&arguments.plan, &error, arguments.json),
-        Err(HtmlReportError::Beside { table, why }) => {
-            let file = match table {
-                BesideTable::Trace => &arguments.trace,
-                BesideTable::Moves => &arguments.curve,
-                BesideTable::Rows => &arguments.rows_curve,
+        Err(HtmlReportError::Verify(error)) => {
+            return refused(&arguments.plan, &arguments.window, &error, arguments.json);
+        }
+        Err(HtmlReportError::Beside { table, line, why }) => {
+            let (file, lines) = match table {
+                BesideTable::Trace => (&arguments.trace, &trace_lines),
+                BesideTable::Moves => (&arguments.curve, &move_lines),
+                BesideTable::Rows => (&arguments.rows_curve, &row_lines),
             };
-            let file = file.as_deref().unwrap_or(&arguments.plan).display();
-            return Err(Failure::input(file, why));
+            let file = file.as_deref().expect("a table that is refused was read").display();
+            return Err(match line.map(|line| lines[line]) {
+                Some(line) => Failure::input(format!("{file}: line {line}"), why),
+                None => Failure::input(file, why),
+            });
         }
     };
     if let Some((page, svgs)) = drawn {
@@ -155,29 +159,30 @@ fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
     inputs
 }
 
+/// Lines of a table, and their numbers in its file.
+type Lines<T> = (Vec<T>, Vec<u64>);
+
 /// A trace may be without lines: what is solved outright is not annealed.
-fn read_trace(path: Option<&Path>) -> Result<Vec<TracePoint>, Failure> {
-    let Some(path) = path else { return Ok(Vec::new()) };
+fn read_trace(path: Option<&Path>) -> Result<Lines<TracePoint>, Failure> {
+    let Some(path) = path else { return Ok(Lines::default()) };
     let mut before: Option<TracePoint> = None;
     let trace = read_csv_lines(path, |point: &TracePoint, _| {
-        point.check()?;
+        point.check(ArrangeOptions::MAX_POPULATION)?;
         before.replace(point.clone()).map_or(Ok(()), |before| point.check_after(&before))
     })?;
-    if trace.is_empty() {
+    if trace.0.is_empty() {
         say(&format!("{}: nothing was annealed: no picture of the search", path.display()));
     }
     Ok(trace)
 }
 
-fn read_moves(path: Option<&Path>, batch: &Batch) -> Result<Vec<MovePoint>, Failure> {
-    let Some(path) = path else { return Ok(Vec::new()) };
-    let loads = batch.expert_counts.as_ref().map(ExpertCounts::loads).unwrap_or_default();
-    let loads: Vec<u64> = loads.iter().map(|layer| layer.iter().sum()).collect();
-    read_csv(path, |point: &MovePoint, _| point.check(loads.get(point.layer as usize).copied()))
+/// What its lines say is judged beside a plan that verifies, and no sooner.
+fn read_moves(path: Option<&Path>) -> Result<Lines<MovePoint>, Failure> {
+    path.map_or(Ok(Lines::default()), |path| read_csv(path, |_, _| Ok(())))
 }
 
-fn read_rows(path: Option<&Path>) -> Result<Vec<RowsLine>, Failure> {
-    let Some(path) = path else { return Ok(Vec::new()) };
+fn read_rows(path: Option<&Path>) -> Result<Lines<RowsLine>, Failure> {
+    let Some(path) = path else { return Ok(Lines::default()) };
     let mut lines = HashMap::new();
     read_csv(path, |row: &RowsLine, line| {
         row.point().check()?;
@@ -277,26 +282,21 @@ fn pictures(ours: &Arm, plan: &Plan) -> Vec<String> {
     lines
 }
 
-type Quantity = (&'static str, fn(&Arm) -> f64);
+type Quantity = (&'static str, fn(&Arm) -> Option<f64>);
 
 /// How much more the plan has of every quantity, in percent; nothing is known where the other has none of it.
 fn difference_rows(ours: &Arm, others: &[Arm]) -> Vec<Vec<String>> {
     let quantities: [Quantity; 5] = [
-        ("peak sum", |arm| arm.figures.peak_sum as f64),
-        ("worst peak", |arm| arm.figures.worst_peak as f64),
-        ("attention cost (all shards)", |arm| arm.figures.attention_cost),
-        ("joint score", |arm| arm.figures.joint_score),
-        ("tokens/s, simulated", |arm| arm.tokens_per_second.unwrap_or(0.0)),
+        ("peak sum", |arm| Some(arm.figures.peak_sum as f64)),
+        ("worst peak", |arm| Some(arm.figures.worst_peak as f64)),
+        ("attention cost (all shards)", |arm| Some(arm.figures.attention_cost)),
+        ("joint score", |arm| Some(arm.figures.joint_score)),
+        ("tokens/s, simulated", |arm| arm.tokens_per_second),
     ];
-    let percent = |ours: f64, other: f64| {
-        if other == 0.0 { "–".to_owned() } else { format!("{:+.2}", 100.0 * (ours / other - 1.0)) }
+    let row = |(name, quantity): &Quantity| {
+        let ours = quantity(ours)?;
+        let differences = others.iter().map(|other| percent_more(Some(ours), quantity(other).unwrap_or(0.0)));
+        Some(std::iter::once((*name).to_owned()).chain(differences).collect())
     };
-    let known =
-        quantities.iter().filter(|(name, quantity)| *name != "tokens/s, simulated" || quantity(ours) > 0.0);
-    known
-        .map(|(name, quantity)| {
-            let differences = others.iter().map(|other| percent(quantity(ours), quantity(other)));
-            std::iter::once((*name).to_owned()).chain(differences).collect()
-        })
-        .collect()
+    quantities.iter().filter_map(row).collect()
 }

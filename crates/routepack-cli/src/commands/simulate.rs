@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use routepack::formats;
-use routepack::problem::four_places;
-use routepack::simulation::{Cluster, Machine, Model, SimulateOptions, StepTime};
+use routepack::problem::{counted, four_places};
+use routepack::simulation::{Cluster, Machine, Model, SimulateError, SimulateOptions, StepTime};
 use routepack::{
     Placement, Plan, RowsPoint, Simulated, SimulatedArm, SimulatedError, placement_in_words, rows_curve,
     simulate_plan,
 };
 use routepack_bench::Sample;
 
-use super::machine::{RunArguments, cluster_file, model_file, read_cluster, read_model};
+use super::machine::{RunArguments, check_given, cluster_file, model_file, read_cluster, read_model};
 use super::outputs::{check_json, check_outputs, given, speaks};
 use super::rows_table::rows_table;
 use super::{read_window, refused};
@@ -100,8 +100,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let simulated = simulate_plan(&plan, &batch, resident.as_ref(), model, cluster, options);
     let simulated = match simulated {
         Ok(simulated) => simulated,
-        Err(SimulatedError::Verify(error)) => return refused(&arguments.plan, &error, arguments.json),
-        Err(error) => return Err(Failure::input(arguments.window.display(), error)),
+        Err(SimulatedError::Verify(error)) => {
+            return refused(&arguments.plan, &arguments.window, &error, arguments.json);
+        }
+        Err(error) => return Err(blamed(arguments, error)),
     };
     let Some(extra_rows) = arguments.extra_rows else {
         return if arguments.json {
@@ -112,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let stop = Deadline::after(None).stop();
     let curve = rows_curve(&plan, &batch, extra_rows, (model, cluster, options), &stop)
-        .map_err(|error| Failure::input(arguments.window.display(), error))?;
+        .map_err(|error| blamed(arguments, error))?;
     if let Some(path) = &arguments.rows_curve {
         let line = |point: &RowsPoint| curve_line(point, &machine.in_words(), &plan.sha256);
         write_csv(path, &CURVE_HEADER, &curve.iter().map(line).collect::<Vec<_>>())?;
@@ -144,10 +146,33 @@ fn machine(
     let cluster =
         cluster.or_else(|| own.map(|own| own.cluster.clone())).ok_or_else(|| missing("--cluster"))?;
     let usual = own.map_or_else(SimulateOptions::default, |own| own.options.clone());
-    let mut options = arguments.run.over(usual);
-    options.planning_seconds = arguments.planning_seconds.unwrap_or(options.planning_seconds);
-    options.check().map_err(|error| Failure::Input(error.to_string()))?;
+    let over = |usual: SimulateOptions| SimulateOptions {
+        planning_seconds: arguments.planning_seconds.unwrap_or(usual.planning_seconds),
+        ..arguments.run.over(usual)
+    };
+    check_given(&over(SimulateOptions::default()))?;
+    let options = over(usual);
+    // What is left is the plan's.
+    options.check().map_err(|error| Failure::input(arguments.plan.display(), format!("machine.{error}")))?;
     Ok(Machine { model, cluster, options })
+}
+
+/// A failure with what is at fault in front: the model that was named, or the plan whose own it is.
+fn blamed(arguments: &Arguments, error: SimulatedError) -> Failure {
+    let (plan, window) = (arguments.plan.display(), arguments.window.display());
+    let model = || match &arguments.model {
+        Some(name) => format!("--model {name}"),
+        None => format!("{plan}: machine"),
+    };
+    match error {
+        SimulatedError::NoRoutes => Failure::input(window, error),
+        SimulatedError::Simulate(SimulateError::OtherModel { model: name, what, found, expected }) => {
+            let (has, expects) = (counted(expected as u64, what), counted(found as u64, what));
+            Failure::input(model(), format!("model {name} has {has}: expected {expects}, as {window} has"))
+        }
+        SimulatedError::Simulate(SimulateError::Stages { .. }) => Failure::input(model(), error),
+        other => Failure::input(plan, other),
+    }
 }
 
 const CURVE_HEADER: [&str; 7] =

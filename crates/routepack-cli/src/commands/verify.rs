@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let batch = read_window(&arguments.window)?;
     let verified = match routepack::verify(&plan, &batch) {
         Ok(verified) => verified,
-        Err(error) => return refused(&arguments.plan, &error, arguments.json),
+        Err(error) => return refused(&arguments.plan, &arguments.window, &error, arguments.json),
     };
     let claims = verified.claims.iter();
     if arguments.json {

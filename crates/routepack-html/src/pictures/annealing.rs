@@ -6,9 +6,6 @@ use super::{MOST, titles, within};
 use crate::lines::{Lines, Scale, lines};
 use crate::{NumberTable, Picture};
 
-/// The largest population a search may have.
-const FAMILIES: f64 = 4096.0;
-
 /// One temperature: a line of the table that `routepack plan --trace` writes. Other columns are left alone.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TracePoint {
@@ -39,11 +36,11 @@ pub struct TracePoint {
 }
 
 impl TracePoint {
-    /// Refuses what no search gives and no picture can show.
+    /// Refuses what no search with at most `population` replicas gives and no picture can show.
     ///
     /// # Errors
     /// The column, its value and its limit.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self, population: u32) -> Result<(), String> {
         for (column, value) in [
             ("energy_0", self.best),
             ("energy_50", self.median),
@@ -53,7 +50,7 @@ impl TracePoint {
             within(column, value, -MOST..=MOST)?;
         }
         within("temperature", self.temperature, 0.0..=MOST)?;
-        within("families", f64::from(self.families), 1.0..=FAMILIES)
+        within("families", f64::from(self.families), 1.0..=f64::from(population))
     }
 
     /// Refuses a line that does not go on from the line before: within a search rungs rise and families only die out.
@@ -119,8 +116,7 @@ pub fn annealing(trace: &[TracePoint], unit: f64) -> Vec<Picture> {
         let points: Vec<Vec<(f64, f64)>> = series
             .iter()
             .map(|(_, value)| {
-                let values = trace.iter().map(value).enumerate();
-                values.map(|(at, value)| (at as f64, value)).filter(|(_, value)| value.is_finite()).collect()
+                trace.iter().map(value).enumerate().map(|(at, value)| (at as f64, value)).collect()
             })
             .collect();
         let names: Vec<&str> = series.iter().map(|(name, _)| *name).collect();
@@ -128,6 +124,7 @@ pub fn annealing(trace: &[TracePoint], unit: f64) -> Vec<Picture> {
             title,
             x_label: "temperatures, one after another",
             y_label,
+            range: None,
             whole: true,
             names: &names,
             breaks: &breaks,

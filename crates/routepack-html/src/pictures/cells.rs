@@ -2,7 +2,8 @@
 
 use super::{Drawn, titles};
 use crate::bars::{Bars, bars};
-use crate::heat_map::{HeatMap, heat_map};
+use crate::frame::round_up;
+use crate::heat_map::{HeatMap, heat_map, rows_a_line, shared_in_words};
 use crate::{NumberTable, Picture};
 
 /// Attention cost of every cell, the slowest of each row and shard framed.
@@ -30,73 +31,114 @@ pub(super) fn cell_costs(drawn: &Drawn<'_>) -> Picture {
             marked.extend(slots.filter(|&slot| Some(costs[slot]) == most).map(|slot| (row, slot)));
         }
     }
+    let shared = rows_a_line(layout.num_rows(), slots) > 1;
     let title = "Attention cost of every micro-batch";
     let values: Vec<Vec<f64>> = in_unit(&costs, drawn.unit);
     let words = |row: usize, slot: usize| drawn.cost(costs[row][slot]);
-    let drawing = heat_map(&HeatMap {
+    let (drawing, numbers) = heat_map(&HeatMap {
         title,
         row: "row",
         column: "DP slot",
+        names: ["row", "slot"],
+        unit: "cost (unit of the paper)",
         values: &values,
         range: None,
         marked: &marked,
         words: &words,
+        number: &words,
     });
     let waits = if marked.is_empty() {
         "A shard has one slot: no micro-batch waits for another of its row."
+    } else if shared {
+        "All slots of a shard wait for the costliest in every row, too many rows to frame it in each."
     } else {
         "All slots of a shard wait for the framed one: the more even a row's colour, the less they wait."
     };
-    let header = std::iter::once("row".to_owned()).chain((0..slots).map(|slot| format!("slot {slot}")));
-    let rows = costs.iter().enumerate().map(|(row, costs)| {
-        std::iter::once(row.to_string()).chain(costs.iter().map(|&cost| drawn.cost(cost))).collect()
-    });
     Picture {
         id: drawn.id("cells"),
         title: title.to_owned(),
         caption: format!(
-            "{waits} One scale of colour for all rows. Unit of the paper: cost over scale and capacity."
+            "{waits} One scale of colour for all rows. Unit of the paper: cost over scale and capacity.{}",
+            shared_in_words(&values, "row", "slot")
         ),
         drawing,
-        numbers: NumberTable { header: header.collect(), rows: rows.collect() },
+        numbers,
     }
 }
 
-/// Cost of every row on every shard: slowest attention and expert peaks.
+/// Most bars of a drawing: more are narrower than can be seen.
+const BARS: usize = 256;
+
+/// Cost of every row on every shard: slowest attention and expert peaks; of too many, the costliest of neighbours.
 pub(super) fn row_costs(drawn: &Drawn<'_>) -> Picture {
-    let evaluation = &drawn.evaluation;
-    let blocks: Vec<(u64, u64)> =
-        evaluation.attention.iter().copied().zip(evaluation.expert.iter().copied()).collect();
-    let values: Vec<Vec<f64>> =
-        blocks.iter().map(|&(attention, expert)| drawn.values(attention, expert)).collect();
+    let (evaluation, rows) = (&drawn.evaluation, drawn.step.layout.num_rows());
+    let shards = evaluation.num_shards;
+    let cost = |block: &usize| evaluation.attention[*block] + evaluation.expert[*block];
+    // Blocks `row · shards + shard` that share a bar, which shows the costliest.
+    let (every, shared) = if rows * shards <= BARS {
+        (1, 1)
+    } else {
+        let every = round_up(rows.div_ceil(BARS) as u64) as usize;
+        (every, every * shards)
+    };
+    let blocks: Vec<usize> = (0..rows * shards)
+        .step_by(shared)
+        .map(|first| {
+            let blocks = first..(first + shared).min(rows * shards);
+            blocks.rev().max_by_key(cost).expect("a bar has blocks")
+        })
+        .collect();
+    let parts = |block: usize| (evaluation.attention[block], evaluation.expert[block]);
+    let of_block = |&block: &usize| {
+        let (attention, expert) = parts(block);
+        drawn.values(attention, expert)
+    };
+    let values: Vec<Vec<f64>> = blocks.iter().map(of_block).collect();
     let title = "Cost of every row";
     let name = |block: usize| {
-        let (row, shard) = (block / evaluation.num_shards, block % evaluation.num_shards);
-        if evaluation.num_shards == 1 { format!("row {row}") } else { format!("row {row}, shard {shard}") }
+        let (row, shard) = (block / shards, block % shards);
+        if shards == 1 { format!("row {row}") } else { format!("row {row}, shard {shard}") }
     };
-    let words = |block: usize| {
-        let (attention, expert) = blocks[block];
-        format!("{}: {}", name(block), drawn.words(attention, expert))
+    let words = |bar: usize| {
+        let (attention, expert) = parts(blocks[bar]);
+        format!("{}: {}", name(blocks[bar]), drawn.words(attention, expert))
     };
-    let blocks_label = format!("row × {} shards: row 0's shards, row 1's, and so on", evaluation.num_shards);
+    let (x_label, narrowed) = match (shared, every, shards) {
+        (1, _, 1) => ("row".to_owned(), String::new()),
+        (1, ..) => (format!("row, its {shards} shards side by side"), String::new()),
+        (_, 1, _) => {
+            ("row, its costliest shard".to_owned(), " A bar shows the costliest shard of a row.".to_owned())
+        }
+        _ => {
+            let of = if shards == 1 {
+                format!("{every} rows")
+            } else {
+                format!("{every} rows and their {shards} shards")
+            };
+            (format!("row, the costliest of every {every}"), format!(" A bar shows the costliest of {of}."))
+        }
+    };
+    let width = shared as f64 / shards as f64;
     let drawing = bars(&Bars {
         title,
-        x_label: if evaluation.num_shards == 1 { "row" } else { &blocks_label },
+        x_label: &x_label,
         y_label: "cost (unit of the paper)",
-        places: (-0.5, 1.0),
+        places: (-0.5, width),
+        whole: true,
         parts: drawn.parts(),
         values: &values,
         limit: None,
         words: &words,
     });
-    let rows = blocks.iter().enumerate().map(|(block, &(attention, expert))| {
+    let rows = blocks.iter().map(|&block| {
+        let (attention, expert) = parts(block);
         std::iter::once(name(block)).chain(drawn.texts(attention, expert)).collect()
     });
     Picture {
         id: drawn.id("rows"),
         title: title.to_owned(),
         caption: format!(
-            "What a row takes on a shard: attention of its slowest slot plus, layer by layer, the busiest expert rank.{}",
+            "What a row takes on a shard: attention of its slowest slot plus, layer by layer, the busiest expert rank.{narrowed}{}",
             drawn.without_routes()
         ),
         drawing,

@@ -3,7 +3,7 @@
 use routepack_problem::{Placement, evaluate};
 
 use super::Drawn;
-use crate::heat_map::{HeatMap, heat_map};
+use crate::heat_map::{HeatMap, heat_map, shared_in_words};
 use crate::lines::{Lines, Scale, lines};
 use crate::{NumberTable, Picture};
 
@@ -47,6 +47,7 @@ pub(super) fn layer_peaks(drawn: &Drawn<'_>) -> Picture {
         title,
         x_label: "MoE layer",
         y_label: "load over the mean rank's",
+        range: None,
         whole: true,
         names: &[&was_window, &was_rows, "plan, window", "plan, rows"],
         breaks: &[],
@@ -94,28 +95,28 @@ pub(super) fn rank_loads(drawn: &Drawn<'_>) -> Picture {
     let words = |layer: usize, rank: usize| {
         format!("{} routed rows, {:.4} of the mean", loads[layer][rank], values[layer][rank])
     };
-    let drawing = heat_map(&HeatMap {
+    let number = |layer: usize, rank: usize| loads[layer][rank].to_string();
+    let (drawing, numbers) = heat_map(&HeatMap {
         title,
         row: "MoE layer",
         column: "EP rank",
+        names: ["layer", "rank"],
+        unit: "of the layer's mean",
         values: &values,
         range: None,
         marked: &[],
         words: &words,
-    });
-    let ranks = loads.first().map_or(0, Vec::len);
-    let header = std::iter::once("layer".to_owned()).chain((0..ranks).map(|rank| format!("rank {rank}")));
-    let rows = loads.iter().enumerate().map(|(layer, ranks)| {
-        std::iter::once(layer.to_string()).chain(ranks.iter().map(u64::to_string)).collect()
+        number: &number,
     });
     Picture {
         id: drawn.id("ranks"),
         title: title.to_owned(),
-        caption: "Routed rows of the whole step under the plan's placement, over the mean of their own layer; one scale of \
-                  colour for all layers. Co-refinement lets ranks differ here where rows \
-                  gain by it."
-            .to_owned(),
+        caption: format!(
+            "Routed rows of the whole step under the plan's placement, over the mean of their own layer; one scale of colour for \
+             all layers. Co-refinement lets ranks differ here where rows gain by it.{}",
+            shared_in_words(&values, "layer", "rank")
+        ),
         drawing,
-        numbers: NumberTable { header: header.collect(), rows: rows.collect() },
+        numbers,
     }
 }

@@ -4,7 +4,8 @@ use routepack_problem::counted;
 
 use super::{Drawn, titles};
 use crate::bars::{Bars, bars};
-use crate::heat_map::{HeatMap, heat_map};
+use crate::frame::round_up;
+use crate::heat_map::{HeatMap, heat_map, shared_in_words};
 use crate::{NumberTable, Picture};
 
 /// Bins of the histogram at most.
@@ -31,6 +32,7 @@ pub(super) fn lengths(drawn: &Drawn<'_>) -> Picture {
         x_label: "padded tokens of a sample",
         y_label: "samples",
         places: (0.0, width as f64),
+        whole: true,
         parts: &["samples"],
         values: &values,
         limit: None,
@@ -68,47 +70,29 @@ pub(super) fn cell_fill(drawn: &Drawn<'_>) -> Picture {
     let title = "Fill of every micro-batch";
     let words =
         |row: usize, slot: usize| format!("{} tokens, {:.1} %", cells[row * slots + slot], values[row][slot]);
-    let drawing = heat_map(&HeatMap {
+    let number = |row: usize, slot: usize| cells[row * slots + slot].to_string();
+    let (drawing, numbers) = heat_map(&HeatMap {
         title,
         row: "row",
         column: "DP slot",
+        names: ["row", "slot"],
+        unit: "% of the capacity",
         values: &values,
         range: Some((0.0, 100.0)),
         marked: &[],
         words: &words,
-    });
-    let header = std::iter::once("row".to_owned()).chain((0..slots).map(|slot| format!("slot {slot}")));
-    let rows = cells.chunks(slots).enumerate().map(|(row, cells)| {
-        std::iter::once(row.to_string()).chain(cells.iter().map(u64::to_string)).collect()
+        number: &number,
     });
     let all: u64 = cells.iter().sum();
     Picture {
         id: drawn.id("fill"),
         title: title.to_owned(),
         caption: format!(
-            "Padded tokens over the capacity of {capacity}, in percent; {:.1} % over all cells.",
-            100.0 * all as f64 / (capacity * cells.len() as f64)
+            "Padded tokens over the capacity of {capacity}, in percent; {:.1} % over all cells.{}",
+            100.0 * all as f64 / (capacity * cells.len() as f64),
+            shared_in_words(&values, "row", "slot")
         ),
         drawing,
-        numbers: NumberTable { header: header.collect(), rows: rows.collect() },
-    }
-}
-
-/// The least of 1, 2, 5 times a power of ten that is not below `value`.
-fn round_up(value: u64) -> u64 {
-    let mut power = 1;
-    loop {
-        if let Some(round) = [power, 2 * power, 5 * power].into_iter().find(|&round| round >= value) {
-            return round;
-        }
-        power *= 10;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn bins_are_round() {
-        assert_eq!([1, 2, 3, 6, 11, 257].map(super::round_up), [1, 2, 5, 10, 20, 500]);
+        numbers,
     }
 }

@@ -101,12 +101,12 @@ impl<'a> Drawn<'a> {
         format!("attention {attention}, experts {experts}")
     }
 
-    /// What a caption says where nothing is known of experts.
     /// What to call a thing where there is no placement, and where there is one.
     fn of_placement(&self, without: &'static str, with: &'static str) -> &'static str {
         if self.has_routes() { with } else { without }
     }
 
+    /// What a caption says where nothing is known of experts.
     fn without_routes(&self) -> &'static str {
         if self.has_routes() { "" } else { " No routes were recorded: attention alone." }
     }
@@ -120,7 +120,12 @@ fn within(column: &str, value: f64, range: RangeInclusive<f64>) -> Result<(), St
     if range.contains(&value) {
         return Ok(());
     }
-    Err(format!("{column} = {value}: expected {:e} to {:e}", range.start(), range.end()))
+    Err(format!("{column} = {}: expected {} to {}", told(value), told(*range.start()), told(*range.end())))
+}
+
+/// A number in a message: whole ones as such, as long as they can be read.
+fn told(value: f64) -> String {
+    if value == 0.0 || (1e-6..1e15).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
 
 /// Titles of a table.

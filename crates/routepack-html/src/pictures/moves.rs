@@ -2,8 +2,8 @@
 
 use routepack_problem::{Placement, counted};
 
-use crate::heat_map::{HeatMap, heat_map};
-use crate::{NumberTable, Picture};
+use crate::Picture;
+use crate::heat_map::{HeatMap, heat_map, shared_in_words};
 
 /// Experts that change their rank, `[from][to]`, over all layers.
 pub fn placement_moves(before: &Placement, after: &Placement) -> Picture {
@@ -23,27 +23,27 @@ pub fn placement_moves(before: &Placement, after: &Placement) -> Picture {
     let values: Vec<Vec<f64>> =
         moves.iter().map(|row| row.iter().map(|&count| count as f64).collect()).collect();
     let words = |from: usize, to: usize| counted(moves[from][to], "expert");
-    let drawing = heat_map(&HeatMap {
+    let number = |from: usize, to: usize| moves[from][to].to_string();
+    let (drawing, numbers) = heat_map(&HeatMap {
         title,
         row: "from rank",
         column: "to rank",
+        names: ["from rank", "to"],
+        unit: "experts",
         values: &values,
         range: None,
         marked: &[],
         words: &words,
+        number: &number,
     });
-    let header = std::iter::once("from rank".to_owned()).chain((0..ranks).map(|rank| format!("to {rank}")));
-    let rows = moves
-        .iter()
-        .enumerate()
-        .map(|(from, row)| std::iter::once(from.to_string()).chain(row.iter().map(u64::to_string)).collect());
     Picture {
         id: "moves".to_owned(),
         title: title.to_owned(),
         caption: format!(
-            "Experts that change their rank: {moved} of {all} over all layers. One scale of colour for all ranks."
+            "Experts that change their rank: {moved} of {all} over all layers. One scale of colour for all ranks.{}",
+            shared_in_words(&values, "rank", "rank")
         ),
         drawing,
-        numbers: NumberTable { header: header.collect(), rows: rows.collect() },
+        numbers,
     }
 }

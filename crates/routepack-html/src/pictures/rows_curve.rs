@@ -70,15 +70,14 @@ impl RowsPoint {
 
 /// Step time and, of it, the bubble, by rows; `title` says whose, `machine` on what.
 pub fn rows_curve_picture(id: String, title: &str, machine: &str, points: &[RowsPoint]) -> Picture {
-    let of = |value: fn(&RowsPoint) -> f64| {
-        let places = points.iter().map(|point| (point.rows as f64, value(point)));
-        places.filter(|(_, value)| value.is_finite()).collect()
-    };
+    let of =
+        |value: fn(&RowsPoint) -> f64| points.iter().map(|point| (point.rows as f64, value(point))).collect();
     let series: [Vec<(f64, f64)>; 2] = [of(|point| point.seconds), of(|point| point.bubble)];
     let drawing = lines(&Lines {
         title,
         x_label: "rows",
         y_label: "seconds (simulated)",
+        range: None,
         whole: true,
         names: &["step", "pipeline bubble"],
         breaks: &[],

@@ -25,6 +25,7 @@ pub(super) fn shard_costs(drawn: &Drawn<'_>) -> Picture {
         x_label: "EDP shard",
         y_label: "cost (unit of the paper)",
         places: (-0.5, 1.0),
+        whole: true,
         parts: drawn.parts(),
         values: &values,
         limit: Some((

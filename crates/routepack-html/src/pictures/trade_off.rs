@@ -27,15 +27,15 @@ impl MovePoint {
     ///
     /// # Errors
     /// The column, its value and its limit.
-    pub fn check(&self, load: Option<u64>) -> Result<(), String> {
+    pub fn check(&self, load: u64) -> Result<(), String> {
         let Self { peak, bound, .. } = *self;
-        match load {
-            _ if peak < bound => Err(format!("peak = {peak}: expected at least bound = {bound}")),
-            Some(load) if peak > load => {
-                Err(format!("peak = {peak}: expected at most {load}, all routed rows of the layer"))
-            }
-            _ => Ok(()),
+        if peak < bound {
+            return Err(format!("peak = {peak}: expected at least bound = {bound}"));
         }
+        if peak > load {
+            return Err(format!("peak = {peak}: expected at most {load}, all routed rows of the layer"));
+        }
+        Ok(())
     }
 }
 
@@ -73,6 +73,8 @@ pub fn trade_off_curve(points: &[MovePoint]) -> Picture {
         title,
         x_label: "largest peak above its bound, %",
         y_label: "experts moved, all layers",
+        // The same axis whatever is reached: a curve may begin late, or not at all.
+        range: percents.first().copied().zip(percents.last().copied()),
         whole: false,
         names: &names,
         breaks: &[],

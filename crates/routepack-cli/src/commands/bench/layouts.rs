@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use routepack::baselines::PEERS;
 use routepack::simulation::presets;
 use routepack::{Job, formats};
-use routepack_bench::{ArmFigures, LayoutArm, LayoutWindow, LayoutsBench, WindowArms, bench_layouts};
+use routepack_bench::{
+    ArmFigures, BenchError, LayoutArm, LayoutWindow, LayoutsBench, WindowArms, bench_layouts,
+};
 
 use serde_json::{Map, Value};
 
@@ -94,18 +96,27 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bench = LayoutsBench {
         models: models.into_iter().map(read_model).collect::<Result<_, _>>()?,
         cluster: arguments.cluster.read()?,
-        options: arguments.cluster.options(),
+        options: arguments.cluster.options()?,
         overlap_seconds: arguments.overlap_seconds,
         windows: read(arguments, names)?,
     };
-    bench.options.check().map_err(|error| Failure::Input(error.to_string()))?;
     let stop = interrupt::flag();
     let mut observe = |window: &WindowArms| {
         if !arguments.quiet {
             say(&format!("{}: {} arms", window.window, window.arms.len()));
         }
     };
-    let windows = in_pool(arguments.threads, || bench_layouts(&bench, stop, &mut observe))??;
+    let windows = in_pool(arguments.threads, || bench_layouts(&bench, stop, &mut observe))?;
+    let windows = windows.map_err(|error| match error {
+        BenchError::Window { window, of_job, why } => {
+            let at = bench.windows.iter().position(|known| known.name == window);
+            let at = at.expect("a window of the bench");
+            // One job for all, or one each.
+            let job = beside.get(at).unwrap_or(&beside[0]);
+            Failure::input(if of_job { job } else { &arguments.windows[at] }.display(), why)
+        }
+        other => other.into(),
+    })?;
     if windows.is_empty() {
         return Err(Failure::NotFound("stopped before the first window was done".to_owned()));
     }

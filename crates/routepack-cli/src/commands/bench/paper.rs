@@ -58,9 +58,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         windows: arguments.windows,
         cases: PAPER_CASES.iter().filter(asked).collect(),
         cluster: arguments.cluster.read()?,
-        options: arguments.cluster.options(),
+        options: arguments.cluster.options()?,
     };
-    bench.options.check().map_err(|error| Failure::Input(error.to_string()))?;
     check_table(&arguments.output)?;
     let inputs: Vec<Named<'_>> = arguments.cluster.file().into_iter().collect();
     check_distinct(&inputs, &[("--output", &arguments.output)])?;
