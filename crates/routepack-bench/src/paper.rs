@@ -14,7 +14,7 @@ use std::time::Instant;
 use routepack::baselines::global_ffd;
 use routepack::generate::{Preset, window};
 use routepack::place::{PlaceOptions, Start};
-use routepack::simulation::{Cluster, SimulateOptions, presets};
+use routepack::simulation::{Cluster, Model, SimulateOptions, presets};
 use routepack::verification::Verified;
 use routepack::{Aim, Batch, Control, Job, Layout, Placement, PlanError, verify};
 use serde::{Deserialize, Serialize, Serializer};
@@ -138,7 +138,8 @@ impl TableLine for PaperRecord {
     fn check_together(lines: &[(u64, Self)]) -> Result<(), (u64, String)> {
         let (mut tokens, mut arms) = (HashMap::new(), HashMap::new());
         for (at, line) in lines {
-            let window = (&line.preset, line.seed, &line.version);
+            // Another recipe makes other windows of the same seed.
+            let window = (&line.preset, line.seed, &line.setup_sha256);
             let (first, expected) = *tokens.entry(window).or_insert((at, line.tokens));
             if line.tokens != expected {
                 let found = line.tokens;
@@ -146,7 +147,7 @@ impl TableLine for PaperRecord {
                     format!("tokens = {found}: expected {expected}, as line {first} has for this window");
                 return Err((*at, why));
             }
-            if let Some(first) = arms.insert((window, &line.setup_sha256, &line.arm), at) {
+            if let Some(first) = arms.insert((window, &line.arm), at) {
                 let why = format!("arm = {}: expected once, line {first} has it for this window", line.arm);
                 return Err((*at, why));
             }
@@ -252,16 +253,18 @@ impl PaperBench {
         machine
     }
 
-    /// SHA-256 of all that figures of a case hang on beside its window: cluster, model, options and version, whatever they are
-    /// called.
+    /// SHA-256 of all that the lines of a case hang on beside the seed: version, recipe of the windows, figures of model and
+    /// cluster, options. What model and cluster are called, and where their figures are from, is left out.
     ///
     /// # Errors
     /// The case names no model.
     pub fn setup(&self, case: &PaperCase) -> Result<String, BenchError> {
         let failed = |why: String| BenchError::Window { window: case.preset.to_string(), of_job: false, why };
         let model = presets::model(case.model).map_err(|error| failed(error.to_string()))?;
-        let setup = serde_json::to_vec(&(VERSION, &model, &self.cluster, &self.options));
-        let hash = Sha256::digest(setup.map_err(|error| failed(error.to_string()))?);
+        let model = Model { name: String::new(), sources: Vec::new(), ..model };
+        let cluster = Cluster { name: String::new(), sources: Vec::new(), ..self.cluster.clone() };
+        let setup = serde_json::to_vec(&(VERSION, case.preset.recipe(), model, cluster, &self.options));
+        let hash = Sha256::digest(setup.expect("plain data"));
         Ok(hash.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
@@ -399,8 +402,8 @@ fn window_lines(
             machine: bench.machine(),
             rows: measured.rows,
             attention_cost: measured.attention_cost,
-            peak_sum: measured.peak_sum.unwrap_or(0),
-            worst_peak: measured.worst_peak.unwrap_or(0),
+            peak_sum: measured.peak_sum.expect("windows of the paper have routes"),
+            worst_peak: measured.worst_peak.expect("windows of the paper have routes"),
             joint_score: measured.joint_score,
             tokens: time.tokens,
             seconds: time.seconds,

@@ -111,6 +111,12 @@ fn lines_of_another_setup_are_not_reused() {
         assert_eq!(other.machine(), usual.machine(), "the name does not tell");
         assert_ne!(other.setup(case).unwrap(), usual.setup(case).unwrap());
     }
+    // Called otherwise, with other sources, it is the same.
+    let mut renamed = bench(1);
+    renamed.cluster.name = "mine".to_owned();
+    renamed.cluster.sources = vec!["measured at home".to_owned()];
+    assert_eq!(renamed.setup(case).unwrap(), usual.setup(case).unwrap());
+    assert_ne!(usual.setup(&PAPER_CASES[1]).unwrap(), usual.setup(case).unwrap(), "other windows and model");
     let of_version = |version: &str| -> Vec<PaperRecord> {
         let version = version.to_owned();
         PAPER_ARMS.map(|arm| PaperRecord { version: version.clone(), ..line(1, arm, &setup(), 1.0) }).to_vec()
@@ -119,6 +125,49 @@ fn lines_of_another_setup_are_not_reused() {
     assert_eq!(usual.arms(case, &lines).unwrap().len(), 4);
     assert!(faster.arms(case, &lines).unwrap().is_empty());
     assert!(usual.arms(case, &of_version("0.0.1")).unwrap().is_empty());
+}
+
+/// Windows of a recipe that has changed since have other tokens: their lines stay and do not count.
+#[test]
+fn a_table_holds_windows_of_several_recipes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("paper.csv");
+    let mut table = Table::open(&path).unwrap();
+    table.add(line(1, "baseline", "a", 1.0)).unwrap();
+    table.add(PaperRecord { tokens: 999, ..line(1, "baseline", "b", 1.0) }).unwrap();
+    assert_eq!(Table::<PaperRecord>::open(&path).unwrap().records().len(), 2);
+}
+
+#[test]
+fn a_field_that_is_no_number_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("paper.csv");
+    Table::open(&path).unwrap().add(line(1, "baseline", "a", 2.5)).unwrap();
+    let good = std::fs::read_to_string(&path).unwrap();
+    for (was, is, message) in [
+        (",1000,2.5,", ",1000,abc,", "line 2: seconds = \"abc\": expected a number"),
+        (",1000,2.5,", ",1e3,2.5,", "line 2: tokens = \"1e3\": expected a whole number"),
+        (",1000,2.5,", ",-1,2.5,", "line 2: tokens = \"-1\": expected a whole number of at least 0"),
+    ] {
+        assert!(good.contains(was), "{good}");
+        std::fs::write(&path, good.replace(was, is)).unwrap();
+        let refused = Table::<PaperRecord>::open(&path).unwrap_err().to_string();
+        assert!(refused.ends_with(&format!("paper.csv: {message}")), "{refused}");
+    }
+}
+
+/// The shipped table is what `bench paper --cluster h20` goes on from, and shows.
+#[test]
+fn the_shipped_table_has_fifty_windows_of_each_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("paper.csv");
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/paper.csv"), &path).unwrap();
+    let table: Table<PaperRecord> = Table::open(&path).unwrap();
+    for case in &PAPER_CASES {
+        let arms = bench(50).arms(case, table.records()).unwrap();
+        let windows: Vec<usize> = arms.iter().map(|arm| arm.gain.count).collect();
+        assert_eq!(windows, [50; 4], "{}: setup_sha256 is {}", case.preset, bench(50).setup(case).unwrap());
+    }
 }
 
 #[test]
