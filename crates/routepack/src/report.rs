@@ -238,3 +238,41 @@ impl Arm {
         self.has_routes().then(|| figure(&self.figures))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use routepack_generate::{Preset, window};
+    use routepack_simulate::{Machine, SimulateOptions, presets};
+
+    use super::*;
+    use crate::{Control, Job, plan};
+
+    #[test]
+    fn nothing_is_held_against_a_baseline_that_has_none() {
+        let mut recipe = Preset::Mixed.recipe();
+        recipe.prompts = 16;
+        let made = window(&recipe, 1).expect("valid");
+        let mut job = Job::new(made.setting);
+        (job.arrange.proposals_per_unit, job.refine.turns) = (2, 0);
+        job.machine = Some(Machine {
+            model: presets::model("mixed-half-qwen3").expect("a preset"),
+            cluster: presets::cluster("h20").expect("a preset"),
+            options: SimulateOptions::default(),
+        });
+        let batch = Arc::new(made.batch);
+        let plan = plan(&batch, &job, &mut Control::new()).expect("a plan");
+        let mut report = report(&plan, &batch).expect("verifies");
+        let against = |report: &Report| -> Vec<Vec<String>> {
+            let (_, lines) = report.page_table();
+            lines.into_iter().filter(|line| line[0].contains("against baseline")).collect()
+        };
+        let lines = against(&report);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines.iter().all(|line| line[2] == "+0.00"), "the baseline against itself: {lines:?}");
+        let baseline = &mut report.arms[0];
+        (baseline.figures.joint_score, baseline.tokens_per_second) = (0.0, None);
+        let lines = against(&report);
+        assert_eq!(lines.len(), 1, "no speed to hold others against: {lines:?}");
+        assert!(lines[0][1..].iter().all(|cell| cell == "–"), "{lines:?}");
+    }
+}

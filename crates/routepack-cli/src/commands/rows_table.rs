@@ -40,3 +40,27 @@ pub(super) fn rows_table(points: &[RowsPoint], own: u64) -> String {
     };
     format!("{table}\nbest with {}{against}", counted(best.rows, "row"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bars of whole step times were all of one length.
+    #[test]
+    fn bars_show_what_is_above_the_best() {
+        let point = |(rows, seconds): (u64, f64)| RowsPoint {
+            rows,
+            seconds,
+            tokens_per_second: 1e5,
+            bubble: 1.0,
+            joint_score: 8.0,
+        };
+        let bars = |points: &[(u64, f64)]| -> Vec<usize> {
+            let points: Vec<RowsPoint> = points.iter().copied().map(point).collect();
+            let table = rows_table(&points, 2);
+            table.lines().skip(1).take(points.len()).map(|line| line.matches('█').count()).collect()
+        };
+        assert_eq!(bars(&[(2, 3.24), (3, 3.22), (4, 3.23), (5, 3.26)]), [10, 0, 5, 20]);
+        assert_eq!(bars(&[(2, 3.24), (3, 3.24)]), [0, 0]);
+    }
+}
