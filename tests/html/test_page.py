@@ -77,7 +77,11 @@ frame.onload = () => {
   const tab = [...page.querySelectorAll("a, summary, [tabindex]")].filter(one => one.tabIndex === 0);
   const hidden = tab.filter(one => { one.focus(); return page.activeElement !== one && !one.closest("details:not([open])"); });
   if (hidden.length) wrong.push(["keyboard", hidden.length]);
-  document.getElementById("found").textContent = JSON.stringify({ wrong, drawings: page.querySelectorAll("svg.picture").length });
+  document.getElementById("found").textContent = JSON.stringify({
+    wrong,
+    drawings: page.querySelectorAll("svg.picture").length,
+    tallest: Math.max(...[...page.querySelectorAll("svg.picture")].map(svg => svg.getBoundingClientRect().height)),
+  });
 };
 frame.srcdoc = PAGE;
 </script>"""
@@ -110,6 +114,9 @@ class Tables(HTMLParser):
 
 
 class Page(unittest.TestCase):
+    # Windows of lengths alone: slots, ranks, samples.
+    made = {"one": (1, 1, 1), "wide": (512, 8, 1024), "long": (2, 2, 1400)}
+
     @classmethod
     def setUpClass(cls):
         if not COMMAND.is_file():
@@ -144,10 +151,14 @@ class Page(unittest.TestCase):
         for name, window, job in (
             ("single", WINDOWS / "single.npz", WINDOWS / "single.toml"),
             ("one", folder / "one.json", folder / "one.toml"),
+            # More slots, and more rows, than a screen holds.
+            ("wide", folder / "wide.json", folder / "wide.toml"),
+            ("long", folder / "long.json", folder / "long.toml"),
         ):
-            if name == "one":
-                window.write_text('{"lengths": [5]}')
-                job.write_text("[topology]\ndp = 1\nep = 1\n[packing]\ncapacity = 12\n")
+            if name in cls.made:
+                slots, ranks, samples = cls.made[name]
+                window.write_text(json.dumps({"lengths": [7 + 31 * sample % 6 for sample in range(samples)]}))
+                job.write_text(f"[topology]\ndp = {slots}\nep = {ranks}\n[packing]\ncapacity = 12\n")
             cls.pages[name] = folder / f"{name}.html"
             routepack("plan", window, "--job", job, "-o", plan)
             routepack("report", plan, "--window", window, "--html", cls.pages[name])
@@ -164,7 +175,7 @@ class Page(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
 
     def test_every_figure_is_drawn_and_nothing_is_logged(self):
-        for name, least in (("pipeline", 14), ("single", 8), ("one", 5)):
+        for name, least in (("pipeline", 14), ("single", 8), ("one", 5), ("wide", 5), ("long", 5)):
             page = self.pages[name]
             opened = self.open(page, "--dump-dom")
             logged = [line for line in opened.stderr.splitlines() if "CONSOLE" in line]
@@ -174,6 +185,7 @@ class Page(unittest.TestCase):
             written = re.findall(r'<figure id="([^"]+)"', page.read_text())
             self.assertEqual(list(figures.marks), written)
             self.assertGreaterEqual(len(written), least, name)
+            self.assertLess(max(figures.marks.values()), 1 << 16, name)
             for figure, marks in figures.marks.items():
                 self.assertGreater(marks, 0, figure)
             links = set(re.findall(r'href="#([^"]+)"', opened.stdout)) - {"pictures"}
@@ -192,6 +204,7 @@ class Page(unittest.TestCase):
                 found = json.loads(unescape(re.search(r'<pre id="found">(.*?)</pre>', opened, re.S)[1]))
                 self.assertEqual(found["wrong"], [], f"{name}, {width} pixels")
                 self.assertEqual(found["drawings"], page.read_text().count("<figure"))
+                self.assertLess(found["tallest"], 1500, f"{name}: a drawing that no screen holds")
 
     def test_numbers_are_the_plans(self):
         tables = Tables()
