@@ -43,11 +43,11 @@ def a_lost_connection_leaves_old_state_or_none_that_trains(folder):
         """From the vote of this number on nobody is heard."""
         hear, seen = trainer.state.peers.hear, []
 
-        def silence(said, what):
-            seen.append(what)
+        def silence(*said):
+            seen.append(said)
             if len(seen) > at:
                 raise trainer.state.peers.lost("connection closed")
-            return hear(said, what)
+            return hear(*said)
 
         trainer.state.peers.hear = silence
         fails(PeersLost, "connection closed", lambda: Mover(trainer.state, trainer.columns, SMALL).move(draw(4)))

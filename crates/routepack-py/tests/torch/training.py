@@ -6,8 +6,10 @@ Without names the cases of all files beside this, then the kills.
 """
 
 import importlib
+import os
 import sys
 import tempfile
+import threading
 import traceback
 from pathlib import Path
 
@@ -56,13 +58,26 @@ CASES = [
 ]
 
 
+# Far more than the slowest takes beside other work.
+SECONDS_A_CASE = 300
+
+
+def took_too_long(rank, case):
+    print(f"{case} on rank {rank}: waits for more than {SECONDS_A_CASE} s", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
 def run_cases(rank, folder, files):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=DP)
     try:
         for case in [case for file in files for case in importlib.import_module(file).CASES]:
+            hanging = threading.Timer(SECONDS_A_CASE, took_too_long, (rank, case.__name__))
+            hanging.daemon = True
+            hanging.start()
             case(Path(folder))
             dist.barrier()
+            hanging.cancel()
             if rank == 0:
                 print(f"{case.__name__} ... ok", flush=True)
     except Exception:

@@ -21,7 +21,7 @@ from .columns import ColumnMap
 from .maps import MapMismatch
 from .mover import MoveFailed, Mover
 from .names import logical_named_tensors, logical_slots
-from .peers import PeersLost
+from .peers import PeersLost, VotesDiffer
 from .refusals import Unsupported, refuse_unsupported
 from .shards import FlatShards, ParameterShards
 from .state import ExpertState
@@ -36,6 +36,7 @@ __all__ = [
     "ParameterShards",
     "PeersLost",
     "Unsupported",
+    "VotesDiffer",
     "load_logical",
     "logical_named_tensors",
     "logical_slots",

@@ -49,13 +49,14 @@ def save_logical(
         RoutePackError: what a trainer's function gives is not what it was when the set was added.
         JobError: ``extra`` would not come back as it is.
         FileError: the folder is there already, or some rank cannot write, or another refused; then it is not made.
-        PeersLost: a rank is gone, or did not answer for too long.
+        PeersLost: a rank is gone, did not answer for too long or (VotesDiffer) left this call; a folder that has its name is
+            whole.
         KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError, and the folder is not made. Once all
             have written it comes too late but on the first rank: the folder is made, and the others do not hear of it.
     """
     with Interrupts() as interrupts:
         together = Together(state.peers, f"{folder}: saving", interrupts)
-        with together:
+        with together.on("saving: arguments"):
             folder = named(folder)
             state.check_job()
             state.between_steps("saving")
@@ -70,16 +71,16 @@ def save_logical(
         shard = f"experts-{dist.get_rank():05}-of-{dist.get_world_size():05}.safetensors"
         begun = False
         try:
-            with together:
+            with together.on("saving: the folder"):
                 if first:
                     begin(folder)
                     begun = True
-            with together:
+            with together.on("saving: shards"):
                 together.said = {"types": set_types(state), "shard": (shard, write_shard(state, unfinished(folder) / shard))}
             sets = all_types([said["types"] for said in together.heard])
             shards = dict(said["shard"] for said in together.heard)
             # All have written: from here on Ctrl-C on another rank comes too late.
-            with Together(state.peers, f"{folder}: saving", Interrupts()):
+            with Together(state.peers, f"{folder}: saving", Interrupts()).on("saving: the map"):
                 if first:
                     interrupts.heed()
                     finish(folder, json.dumps(describe(state, sets, shards, kept)), shards)
@@ -114,12 +115,13 @@ def load_logical(
         JobError: ``log2phys`` is no map of these layers and experts, or ``leave`` names what is not there.
         FileError: a shard or a set is missing or of another save, there is a set that the trainer has not, one has other
             elements or tensors or is held in another form, bytes are not what they were, or another rank failed.
-        PeersLost: a rank is gone, or did not answer for too long.
-        KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError.
+        PeersLost: a rank is gone, did not answer for too long or (VotesDiffer) left this call.
+        KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError. Once all have loaded it comes too
+            late: sets are loaded on all ranks, this one too, and the others do not hear of it.
     """
     with Interrupts() as interrupts:
         together = Together(state.peers, f"{folder}: loading", interrupts)
-        with together:
+        with together.on("loading: arguments"):
             folder = named(folder)
             state.check_job()
             state.between_steps("loading")
@@ -134,7 +136,7 @@ def load_logical(
         check_types(all_types([said["types"] for said in together.heard]), found["sets"], Path(folder))
         try:
             # Derived tensors are remade inside, too: on no rank is the load good unless it is on all.
-            with together:
+            with together.on("loading: sets"):
                 state.follow(columns)
                 with state.loading(slots):
                     _fill(state, saved, interrupts)

@@ -15,7 +15,7 @@ from .columns import Columns
 from .devices import device_of, finish, given
 from .layout import plain
 from .maps import MapMismatch, Slots
-from .peers import Interrupts, PeersLost, Together, words
+from .peers import Interrupts, PeersLost, Together, VotesDiffer, words
 from .state import ExpertState
 
 Piece = Sequence[int]
@@ -73,9 +73,10 @@ class Mover:
             MoveFailed: some rank failed; nothing has changed anywhere.
             MapMismatch: ranks or sets do not agree on map, plan, layout or options, or a step is going on; or the move is
                 done or given up and a rank could not remake its derived sets; or it could neither be done nor undone.
-            PeersLost: a rank is gone, or did not answer for too long; sets are torn unless nothing can have been written, or
-                all ranks have said that all is.
-            KeyboardInterrupt: Ctrl-C here; nothing has changed anywhere.
+            PeersLost: a rank is gone, did not answer for too long or (VotesDiffer) left this call; sets are torn unless
+                nothing can have been written, or all ranks have said that all is.
+            KeyboardInterrupt: Ctrl-C here; nothing has changed anywhere. Once all have written it comes too late: the move
+                is done on all ranks, this one too.
         """
         state = self.state
         with Interrupts() as interrupts:
@@ -85,7 +86,9 @@ class Mover:
                 self._run(move, interrupts)
             except MoveFailed as failure:
                 # On all ranks, and so is what comes of this.
-                with Together(state.peers, f"{failure}; then remaking derived sets", Interrupts(), MapMismatch):
+                with Together(state.peers, f"{failure}; then remaking derived sets", Interrupts(), MapMismatch).on(
+                    "a move given up: derived sets"
+                ):
                     state.settle()
                     state.remake()
                 if isinstance(failure.__cause__, KeyboardInterrupt):
@@ -97,7 +100,8 @@ class Mover:
                     with contextlib.suppress(Exception):
                         state.remake()
                 raise
-            with Together(state.peers, "the move is done, but remaking derived sets", interrupts, MapMismatch):
+            done = Together(state.peers, "the move is done, but remaking derived sets", interrupts, MapMismatch)
+            with done.on("a move: derived sets"):
                 state.take(target)
                 state.settle()
                 state.remake()
@@ -106,7 +110,7 @@ class Mover:
     def _prepare(self, log2phys: Any, interrupts: Interrupts) -> tuple[Slots, str]:
         """The move, once every rank has planned the same one; a rank that cannot tells all others."""
         state = self.state
-        with Together(state.peers, "a move", interrupts, _unchanged) as together:
+        with Together(state.peers, "a move", interrupts, _unchanged).on("a move: plan") as together:
             state.check_job()
             state.between_steps("a move")
             state.check()
@@ -146,15 +150,17 @@ class Mover:
         except BaseException as failure:
             error = failure
         # Nothing is sent before every rank has its buffers.
-        self._vote(error, "a move")
+        self._vote(error, "a move: buffers", self.state.versions)
         for number, one in enumerate(move["passes"]):
             try:
-                self._pass(number, one, send, staging, interrupts)
+                self._pass("a move", number, one, send, staging, interrupts)
             except MoveFailed as failure:
                 self._undo(move["passes"][:number], send, staging, failure)
                 raise
 
-    def _pass(self, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor, interrupts: Interrupts) -> None:
+    def _pass(
+        self, call: str, number: int, one: dict[str, Any], send: list[Tensor], staging: Tensor, interrupts: Interrupts
+    ) -> None:
         """Receives a pass aside, votes, writes it to its places, votes."""
         state = self.state
         arrived: list[tuple[Piece, Tensor]] = []
@@ -167,8 +173,10 @@ class Mover:
             interrupts.heed()
         except BaseException as failure:
             error = error or failure
-        self._vote(error, "a move", others_may_write=True)
+        # Before the vote: once the others have heard that all are well, they write.
+        before = state.versions
         state.tear()
+        self._vote(error, f"{call}: pass {number} received", before)
         try:
             for place, (_, part) in zip(places, arrived):
                 place.copy_(part)
@@ -176,7 +184,7 @@ class Mover:
             self.on_event("written", number)
         except BaseException as failure:
             error = failure
-        heard = state.peers.hear(words(error), "a move")
+        heard = state.peers.hear(words(error), "a move", f"{call}: pass {number} written")
         if error:
             raise error
         for rank, failed in enumerate(heard):
@@ -256,30 +264,32 @@ class Mover:
         events, self.on_event = self.on_event, lambda event, number: None
         try:
             for number, one in reversed(list(enumerate(done))):
-                self._pass(number, _inverse(one), send, staging, Interrupts())
+                self._pass("undoing a move", number, _inverse(one), send, staging, Interrupts())
         except MoveFailed as failure:
             raise MapMismatch(f"a move failed and could not be undone: {failure}; load a checkpoint") from cause
         finally:
             self.on_event = events
 
-    def _vote(self, error: BaseException | None, what: str, others_may_write: bool = False) -> None:
-        """All ranks hear whether all are well, and still connected."""
+    def _vote(self, error: BaseException | None, vote: str, before: dict[str, str]) -> None:
+        """All ranks hear whether all are well, and still connected. Sets are what they were ``before`` where all have heard
+        that nobody writes."""
         peers = self.state.peers
         try:
-            heard = peers.hear((isinstance(error, PeersLost), words(error)), what)
-        except BaseException:
-            # Ctrl-C, too: it is raised once the others may have heard that all are well.
-            if others_may_write:
-                self.state.tear()
+            heard = peers.hear((isinstance(error, PeersLost), words(error)), "a move", vote)
+        except VotesDiffer:
+            self.state.versions = before
             raise
+        if all(failed is None for _, failed in heard):
+            return
+        self.state.versions = before
         if error and not isinstance(error, PeersLost) and not any(lost for lost, _ in heard):
-            raise _unchanged(f"{what} was given up: {words(error)}") from error
+            raise _unchanged(f"a move was given up: {words(error)}") from error
         for rank, (lost, failed) in enumerate(heard):
             if lost:
-                raise peers.lost(f"{what}: rank {rank}: {failed}")
+                raise peers.lost(f"a move: rank {rank}: {failed}")
         for rank, (_, failed) in enumerate(heard):
             if failed is not None:
-                raise _unchanged(f"{what} was given up: rank {rank}: {failed}")
+                raise _unchanged(f"a move was given up: rank {rank}: {failed}")
 
     def _buffer(self, size: int) -> Tensor:
         return torch.empty(size, dtype=torch.uint8, device=self._buffers_on)

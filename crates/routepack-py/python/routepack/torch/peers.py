@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 import signal
 import threading
+import time
 from typing import Any, Callable
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
 from .._arrays import shown
@@ -18,10 +21,17 @@ class PeersLost(RoutePackError):
     """A rank did not answer: its process is gone, or it took longer than the patience of the state."""
 
 
-class Interrupts:
-    """Ctrl-C waits until all ranks have heard of it; a second one does not wait.
+class VotesDiffer(PeersLost):
+    """Ranks vote on different things: one has left a call that others are in. All hear it, and nobody writes after it; where
+    sets are not torn the job may go on."""
 
-    Python's own handler is replaced meanwhile; a trainer's, which has its own idea of when to stop, is left alone.
+
+class Interrupts:
+    """Ctrl-C waits until all ranks have heard of it; a second one does not wait, but for what torch waits for in C: there
+    several count as one.
+
+    Python's own handler is replaced meanwhile, and back from the second on; a trainer's, which has its own idea of when to
+    stop, is left alone.
     """
 
     came = False
@@ -35,6 +45,8 @@ class Interrupts:
 
     def _note(self, number: int, frame: Any) -> None:
         if self.came:
+            # Here, for this may end __exit__ before it does.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             raise KeyboardInterrupt
         self.came = True
 
@@ -50,53 +62,125 @@ class Interrupts:
             raise KeyboardInterrupt from error
 
 
-class Peers:
-    """All ranks of the job, over a gloo group of its own: votes need no GPU, and wait so many seconds at most. Once one is
-    lost there are no more votes: who has heard what is not known any more."""
+class _Circle:
+    """A group that votes, and how many votes it has had."""
 
-    _groups: dict[float, tuple[Any, Any]] = {}
+    def __init__(self, patience: float) -> None:
+        self.everybody = _everybody()
+        self.group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=patience))
+        self.votes = 0
+
+
+class Peers:
+    """All ranks of the job, over a gloo group of its own: votes need no GPU, and wait so many seconds at most. A vote says its
+    number and what it is on, or a rank that left a call would answer for another. Once a rank is lost there are no more votes:
+    who has heard what is not known any more."""
+
+    _circles: dict[float, _Circle] = {}
+    _meeting: _Circle | None = None
+    _met = 0
 
     def __init__(self, patience: float) -> None:
         """Raises JobError unless ``patience`` is a number of seconds from 0.001 to 10^9."""
         if isinstance(patience, bool) or not isinstance(patience, (int, float, np.integer, np.floating)) or not 0.001 <= patience <= 1e9:
             raise JobError(f"patience = {shown(patience)}: expected seconds from 0.001 to 1e9")
         self.patience = float(patience)
+        self.number = 0
         self._lost = ""
 
-    def hear(self, said: Any, what: str) -> list[Any]:
-        """What every rank says, by rank; all ranks call this."""
+    def hear(self, said: Any, what: str, vote: str) -> list[Any]:
+        """What every rank says, by rank; all ranks call this. ``what``: in messages; ``vote``: on what, the same on all ranks."""
+        return self._hear(self._circle, said, what, f"{vote} (state {self.number})")
+
+    def _hear(self, circle_of: Callable[[], _Circle], said: Any, what: str, vote: str) -> list[Any]:
         if self._lost:
             raise PeersLost(f"{what}: the job has to begin anew, since {self._lost}")
-        heard: list[Any] = [None] * dist.get_world_size()
         try:
-            dist.all_gather_object(heard, said, group=self._group())
+            circle = circle_of()
+            circle.votes += 1
+            heard = _gathered(((circle.votes, vote), said), circle.group)
         except BaseException as error:
             lost = self.lost(f"{what}: a rank is gone, or did not answer within {self.patience:g} s: {error}")
             if not isinstance(error, Exception):
                 raise
             raise lost from error
-        return heard
+        ranks: dict[tuple[int, str], list[int]] = {}
+        for rank, (voted, _) in enumerate(heard):
+            ranks.setdefault(voted, []).append(rank)
+        if len(ranks) > 1:
+            # All have heard all numbers: the next vote is the same on all ranks again.
+            circle.votes = max(number for number, _ in ranks)
+            found = "; ".join(f"ranks {some}: vote {number}, {vote}" for (number, vote), some in ranks.items())
+            raise VotesDiffer(f"{what}: ranks are in different calls, since one left a call that others are in: {found}")
+        return [one for _, one in heard]
 
     def lost(self, why: str) -> PeersLost:
         """No more votes."""
         self._lost = why
-        self._groups.pop(self.patience, None)
+        if self._circles.pop(self.patience, None) is Peers._meeting:
+            Peers._meeting = None
         return PeersLost(why)
 
     def meet(self) -> None:
-        """Makes the group: all ranks call this while all are there, and then a lost one is noticed by its connections."""
+        """Makes the group: all ranks call this while all are there, and then a lost one is noticed by its connections.
+
+        Raises:
+            JobError: ranks were given different patience; on all.
+        """
+        if Peers._meeting is None or Peers._meeting.everybody is not _everybody():
+            Peers._meeting, Peers._met = None, 0
+        number = Peers._met + 1
+        # Over the job's first group, whatever its patience: all ranks have that one.
+        heard = self._hear(self._first, self.patience, "meeting", f"meeting (state {number})")
+        for rank, other in enumerate(heard):
+            if other != heard[0]:
+                if number == 1:
+                    self._circles.pop(self.patience)
+                    Peers._meeting = None
+                raise JobError(f"patience: rank 0 was given {heard[0]:g} s, rank {rank} {other:g} s: expected the same on all ranks")
+        self.number = Peers._met = number
         try:
-            self._group()
+            self._circle()
         except RuntimeError as error:
             raise self.lost(f"meeting: a rank is gone, or did not come within {self.patience:g} s: {error}") from error
 
-    def _group(self) -> Any:
-        everybody = dist.distributed_c10d._get_default_group()
-        whose, group = self._groups.get(self.patience, (None, None))
-        if whose is not everybody:
-            group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=self.patience))
-            self._groups[self.patience] = (everybody, group)
-        return group
+    def _first(self) -> _Circle:
+        if Peers._meeting is None:
+            Peers._meeting = self._circle()
+        return Peers._meeting
+
+    def _circle(self) -> _Circle:
+        circle = self._circles.get(self.patience)
+        if circle is None or circle.everybody is not _everybody():
+            circle = self._circles[self.patience] = _Circle(self.patience)
+        return circle
+
+
+def _everybody() -> Any:
+    return dist.distributed_c10d._get_default_group()
+
+
+def _gathered(said: Any, group: Any) -> list[Any]:
+    """What every rank says. Unlike ``all_gather_object`` this ends at once where a handler of signals raises."""
+    text = torch.frombuffer(bytearray(pickle.dumps(said)), dtype=torch.uint8)
+    size = torch.tensor([text.numel()])
+    sizes = [torch.zeros_like(size) for _ in range(dist.get_world_size())]
+    _wait(dist.all_gather(sizes, size, group=group, async_op=True))
+    longest = int(max(sizes))
+    padded = torch.zeros(longest, dtype=torch.uint8)
+    padded[: text.numel()] = text
+    texts = [torch.empty_like(padded) for _ in sizes]
+    _wait(dist.all_gather(texts, padded, group=group, async_op=True))
+    return [pickle.loads(one.numpy().tobytes()[: int(size)]) for one, size in zip(texts, sizes)]
+
+
+def _wait(work: Any) -> None:
+    """torch waits in C, where no signal is heard."""
+    nap = 5e-5
+    while not work.is_completed():
+        time.sleep(nap)
+        nap = min(2 * nap, 5e-3)
+    work.wait()
 
 
 class Together:
@@ -108,10 +192,16 @@ class Together:
     ) -> None:
         self.peers = peers
         self.what = what
+        self.vote = ""
         self.interrupts = interrupts
         self.error = error
         self.said: Any = None
         self.heard: list[Any] = []
+
+    def on(self, vote: str) -> Together:
+        """What the next part is, the same on all ranks."""
+        self.vote = vote
+        return self
 
     def __enter__(self) -> Together:
         return self
@@ -122,7 +212,9 @@ class Together:
         came = error is None and self.interrupts.came
         failed = KeyboardInterrupt() if came else error
         try:
-            votes = self.peers.hear((words(failed), self.said), self.what)
+            votes = self.peers.hear((words(failed), self.said), self.what, self.vote)
+        except VotesDiffer:
+            raise
         except PeersLost:
             # What is wrong here is the better news.
             if error is None:

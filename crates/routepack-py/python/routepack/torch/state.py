@@ -44,8 +44,8 @@ class ExpertState(Layout):
         patience: float = 1800.0,
     ) -> None:
         """``topology`` as in a job; ``tensors``: elements of every tensor of one expert's slice on this rank; ``patience``:
-        seconds that ranks wait for each other in a vote, the same on all. All ranks make one, unless ``rank`` says whose it is:
-        that one is to look at."""
+        seconds that ranks wait for each other in a vote, the same on all. All ranks make one, in the same order, unless ``rank``
+        says whose it is: that one is to look at."""
         num_experts = number("num_experts", num_experts, 1, 0xFFFFFFFF, JobError)
         self.log2phys = slots_of(log2phys, num_experts)
         super().__init__(topology, num_experts, len(self.log2phys), tensors, rank, flat)
@@ -223,7 +223,7 @@ class ExpertState(Layout):
         except RoutePackError as failure:
             error = failure
         # A rank whose sets are wrong tells the others, which would wait for it.
-        found = self.peers.hear((str(error) if error else None, self.sha256), "comparing maps")
+        found = self.peers.hear((str(error) if error else None, self.sha256), "comparing maps", "comparing maps")
         if error:
             raise error
         for rank, (failed, _) in enumerate(found):
