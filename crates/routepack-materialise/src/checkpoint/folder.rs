@@ -71,7 +71,7 @@ impl Folder {
     /// No shard is missing, as far as names tell: those of an index, and numbers as in `model-00001-of-00002`.
     fn check_complete(&self, path: &Path) -> Result<(), CheckpointError> {
         let there: BTreeSet<&str> = self.shards.iter().map(|shard| &*shard.file).collect();
-        let missing = |place: PathBuf, file: &str, total: usize| {
+        let missing = |place: PathBuf, file: &str, total: u64| {
             let found = there.len();
             let why = format!(
                 "{file} is not there, {found} of {total} shards are; copy all files of the checkpoint"
@@ -82,18 +82,35 @@ impl Folder {
             let place = path.join(index);
             let named = named_shards(&place)?;
             if let Some(file) = named.iter().find(|file| !there.contains(file.as_str())) {
-                return missing(place, file, named.len());
+                return missing(place, file, named.len() as u64);
             }
         }
-        let series: BTreeSet<(&str, &str, usize)> = there.iter().filter_map(|file| series(file)).collect();
-        for (stem, end, total) in series {
-            let width = end.len() - "-of-.safetensors".len();
-            let named = |number: usize| format!("{stem}-{number:0width$}{end}");
-            // Numbers begin with 1, or with 0.
-            let first = usize::from(!there.contains(&*named(0)));
-            if let Some(number) =
-                (0..total).map(|index| first + index).find(|&number| !there.contains(&*named(number)))
+        let mut all: BTreeMap<(&str, &str), BTreeMap<u64, &str>> = BTreeMap::new();
+        for file in &there {
+            let Some((stem, number, total)) = series(file) else { continue };
+            let wrong = |why: &str| Err(CheckpointError::input(path.join(file).display(), why));
+            let (Ok(at), Ok(_)) = (number.parse(), total.parse::<u64>()) else {
+                return wrong(
+                    "said to be one of more shards than 2^64 - 1; expected a name as model-00001-of-00002",
+                );
+            };
+            if all.entry((stem, total)).or_default().insert(at, number).is_some() {
+                return wrong("another shard has this number, too");
+            }
+        }
+        for ((stem, end), numbers) in all {
+            let total: u64 = end.parse().expect("parsed above");
+            // Numbers begin with 1, or with 0, all as wide as their total or none.
+            let first = u64::from(!numbers.contains_key(&0));
+            let width = numbers.values().map(|number| number.len()).min().unwrap_or_default();
+            let named = |number: u64| format!("{stem}-{number:0width$}-of-{end}.safetensors");
+            if let Some((&beyond, number)) = numbers.last_key_value().filter(|(at, _)| **at - first >= total)
             {
+                let place = path.join(format!("{stem}-{number}-of-{end}.safetensors"));
+                let why = format!("shard {beyond} of {total}: of another checkpoint");
+                return Err(CheckpointError::input(place.display(), why));
+            }
+            if let Some(number) = (0..total).map(|at| first + at).find(|at| !numbers.contains_key(at)) {
                 return missing(path.to_owned(), &named(number), total);
             }
         }
@@ -182,14 +199,12 @@ impl Folder {
     }
 }
 
-/// What shards of one series have in common, and how many they are: `model`, `-of-00002.safetensors`, 2.
-fn series(file: &str) -> Option<(&str, &str, usize)> {
-    let at = file.rfind("-of-")?;
-    let (stem, number) = file[..at].rsplit_once('-')?;
-    let total = file[at + 4..].strip_suffix(".safetensors")?;
+/// Shards of one series, by the digits in their names: `model`, `00001`, `00002` of `model-00001-of-00002.safetensors`.
+fn series(file: &str) -> Option<(&str, &str, &str)> {
+    let (head, total) = file.strip_suffix(".safetensors")?.rsplit_once("-of-")?;
+    let (stem, number) = head.rsplit_once('-')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_digit());
-    let counted = is_number(number) && is_number(total) && number.len() == total.len();
-    counted.then_some((stem, &file[at..], total.parse().ok()?))
+    (is_number(number) && is_number(total)).then_some((stem, number, total))
 }
 
 /// Files of a folder by name; a folder in it is refused.

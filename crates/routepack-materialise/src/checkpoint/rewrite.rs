@@ -154,18 +154,23 @@ fn own_map(job: &Rewrite) -> Result<Option<CheckpointMap>, CheckpointError> {
     }
 }
 
-/// Names by which experts are found: those kept with a map, on the way back and on the same way again.
+/// Names by which experts are found: patterns and prefixes kept with a map, on the way back and where the map is applied anew.
+/// Others that are given take their place when it is applied; on the way back they would leave some experts in their slots.
 fn known_names(job: &Rewrite, own: Option<&CheckpointMap>) -> Result<Names, CheckpointError> {
     let map = own.or(job.map.as_ref());
     let Some(kept) = map.map(|map| map.names.clone().unwrap_or_default()) else {
         return Ok(job.names.clone());
     };
-    let none = Names::default();
-    if own.is_some() && job.names != none && job.names != kept {
+    let Names { pattern, prefix } = job.names.clone();
+    let names = Names {
+        pattern: if pattern.is_empty() { kept.pattern.clone() } else { pattern },
+        prefix: if prefix.is_empty() { kept.prefix.clone() } else { prefix },
+    };
+    if own.is_some() && names != kept {
         let why = "names: experts were put into slots by other names than those given";
         return Err(CheckpointError::input(job.source.join(MAP_FILE).display(), why));
     }
-    Ok(if job.names == none { kept } else { job.names.clone() })
+    Ok(names)
 }
 
 /// The map in force. Slots without one are an error, and so is a checkpoint that is already what it is to become.

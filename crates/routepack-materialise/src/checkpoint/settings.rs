@@ -1,7 +1,8 @@
 //! Settings beside the shards, and in their metadata: one that names an expert by its number would speak of another.
 //!
 //! A full name is compared with the map. Whatever else has a number after `expert` or `experts`, as short names, globs and
-//! regular expressions have, is refused: nobody knows which experts it means.
+//! regular expressions have, is refused, and so are lists and tables by number under a key of experts: nobody knows which
+//! experts they mean.
 
 use std::fs;
 use std::path::Path;
@@ -38,6 +39,7 @@ pub(crate) fn check_settings(
         let text = String::from_utf8_lossy(&text);
         // An unreadable file of settings is told, others are text.
         match (ending, serde_json::from_str(&text)) {
+            ("json", Ok(value)) if of_tokens(file) => check_texts(job, relabel, &path, value)?,
             ("json", Ok(value)) => check_value(job, relabel, &path, value)?,
             ("json", Err(_)) if file.contains("config") => drop(read(&path)?),
             _ => check_text(job, relabel, &path, &text)?,
@@ -61,8 +63,21 @@ pub(crate) fn check_settings(
     Ok(())
 }
 
-/// Every text of a JSON value, keys too.
+/// Files of a tokenizer have words as keys, with numbers that are no experts'.
+fn of_tokens(file: &str) -> bool {
+    ["token", "vocab", "merges"].iter().any(|word| file.contains(word))
+}
+
+/// Every text of a JSON value, keys too, and what stands under keys of experts.
 fn check_value(job: &Rewrite, relabel: &Relabel, path: &Path, value: Value) -> Result<(), CheckpointError> {
+    if let Some(entry) = numbered_entry(&value) {
+        return refuse(path, &entry);
+    }
+    check_texts(job, relabel, path, value)
+}
+
+/// Every text of a JSON value, keys too.
+fn check_texts(job: &Rewrite, relabel: &Relabel, path: &Path, value: Value) -> Result<(), CheckpointError> {
     let mut waiting = vec![value];
     while let Some(value) = waiting.pop() {
         match value {
@@ -80,12 +95,74 @@ fn check_value(job: &Rewrite, relabel: &Relabel, path: &Path, value: Value) -> R
     Ok(())
 }
 
+/// The first entry of a JSON value that may name an expert by number, as `skip_experts: [3]`.
+fn numbered_entry(value: &Value) -> Option<String> {
+    match value {
+        Value::Array(values) => values.iter().find_map(numbered_entry),
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| {
+            let named = speaks_of(key).is_some_and(|one| by_number(value) || one && value.is_number());
+            if named {
+                return Some(format!("{key}: {}", brief(value)));
+            }
+            numbered_entry(value)
+        }),
+        _ => None,
+    }
+}
+
+/// Whether a key speaks of routed experts, not of how many there are; and then, whether of one of them, as `expert_id` does.
+fn speaks_of(key: &str) -> Option<bool> {
+    let key = key.to_ascii_lowercase();
+    let last = key.rsplit(['.', '/']).find(|part| part.contains("expert"))?;
+    let words: Vec<&str> = last.split(['_', '-', ' ']).collect();
+    let any = |among: &[&str]| words.iter().any(|word| among.contains(word));
+    if last.contains("shared") || any(&["num", "n", "nr", "number", "count", "counts", "per", "top", "k"]) {
+        return None;
+    }
+    let one = last == "expert"
+        || any(&[
+            "id", "ids", "idx", "index", "indices", "skip", "ignore", "ignored", "exclude", "excluded",
+            "only", "keep",
+        ]);
+    Some(one)
+}
+
+/// Whether a value has numbers in a list, or as keys or texts: places of experts, or their numbers.
+fn by_number(value: &Value) -> bool {
+    match value {
+        Value::Array(values) => values.iter().any(|value| value.is_number() || by_number(value)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| {
+            // Sizes of blocks and tensors are lists, too.
+            let of_size = ["block", "group", "shape", "size", "dim"].iter().any(|word| key.contains(word));
+            is_numbers(key) || !of_size && by_number(value)
+        }),
+        Value::String(text) => is_numbers(text),
+        _ => false,
+    }
+}
+
+/// `3`, `0-3`, `1, 2`.
+fn is_numbers(text: &str) -> bool {
+    let is_part = |letter: char| letter.is_ascii_digit() || " ,;:-~".contains(letter);
+    text.starts_with(|letter: char| letter.is_ascii_digit()) && text.chars().all(is_part)
+}
+
+/// A value in a few words.
+fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn refuse(path: &Path, what: &str) -> Result<(), CheckpointError> {
+    let why =
+        format!("{what}: a setting of one expert, which gets another number; name no expert in settings");
+    Err(CheckpointError::input(path.display(), why))
+}
+
 fn check_text(job: &Rewrite, relabel: &Relabel, path: &Path, text: &str) -> Result<(), CheckpointError> {
-    let refuse = |what: &str| {
-        let why =
-            format!("{what}: a setting of one expert, which gets another number; name no expert in settings");
-        Err(CheckpointError::input(path.display(), why))
-    };
     let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '_';
     let of_all = Names { prefix: Vec::new(), ..job.names.clone() };
     // What is left once the full names of experts that keep their numbers are away.
@@ -95,7 +172,7 @@ fn check_text(job: &Rewrite, relabel: &Relabel, path: &Path, text: &str) -> Resu
         let stays = match of_all.claim("", name) {
             Ok(Some(Claimed { layer, expert: Some((expert, _)), .. })) if job.names.moves(name) => {
                 if relabel.number(layer, expert) != Some(expert) {
-                    return refuse(name);
+                    return refuse(path, name);
                 }
                 true
             }
@@ -108,44 +185,103 @@ fn check_text(job: &Rewrite, relabel: &Relabel, path: &Path, text: &str) -> Resu
     match numbered_expert(text) {
         Some(at) => {
             let start = text[..at].char_indices().rev().take(40).last().map_or(at, |(start, _)| start);
+            let start = text[start..at].rfind(['\n', '"']).map_or(start, |end| start + end + 1);
             let line = text[start..].chars().take(72).collect::<String>();
             let around = line.split(['\n', '"']).find(|part| numbered_expert(part).is_some());
-            refuse(around.unwrap_or(&line).trim())
+            refuse(path, around.unwrap_or(&line).trim())
         }
         None => Ok(()),
     }
 }
 
-/// Where a text names an expert by its number: `experts.3`, `expert_3`, `experts\\.(3|4)`, `experts.[0-2]`; not
-/// `num_experts_per_tok`, `experts.[0-9]+`, shared experts.
+/// Where a text names an expert by its number: `experts.3`, `expert_3`, `experts-3`, `experts\\.(3|4)`, `experts.[0-2]`,
+/// `skip_experts: [3]`; not `num_experts_per_tok`, `experts.[0-9]+`, shared experts.
 fn numbered_expert(text: &str) -> Option<usize> {
+    // As long as the text, letter by letter.
+    let text = &*text.to_ascii_lowercase();
     text.match_indices("expert").map(|(at, _)| at).find(|&at| {
         let rest = &text[at + "expert".len()..];
-        let mut rest = rest.strip_prefix('s').unwrap_or(rest);
+        let rest = rest.strip_prefix('s').unwrap_or(rest);
+        if text[..at].ends_with("shared_") {
+            return false;
+        }
         for linear in ["linear_fc1", "linear_fc2"] {
             let grouped = rest.trim_start_matches(['.', '\\']).strip_prefix(linear);
             let grouped = grouped.map(|rest| rest.trim_start_matches(['.', '\\']));
             if let Some(found) =
                 grouped.and_then(|rest| rest.strip_prefix("weight").or(rest.strip_prefix("bias")))
             {
-                return found.starts_with(|letter: char| letter.is_ascii_digit());
+                return is_one(found);
             }
         }
-        let between = rest.trim_start_matches(['.', '\\', '/', '_', '[', '(', '?', ':', '{']);
-        let separated = between.len() < rest.len() && !rest.starts_with(':');
-        let whole_class = rest[..rest.len() - between.len()].ends_with('[')
-            && ["0-9]+", "0-9]*"].iter().any(|class| between.starts_with(class));
-        rest = between;
-        separated
-            && !whole_class
-            && !text[..at].ends_with("shared_")
-            && rest.starts_with(|letter: char| letter.is_ascii_digit())
+        is_one(rest) || entry_by_number(&text[..at], &text[at..])
     })
+}
+
+/// Whether a number of an expert follows, perhaps as one of several or as a pattern of some.
+fn is_one(rest: &str) -> bool {
+    const BETWEEN: [char; 10] = ['.', '\\', '/', '_', '-', '#', '@', '{', '<', '|'];
+    let mut rest = rest.trim_start_matches(' ').trim_start_matches(BETWEEN);
+    // `(?:`, `(?!`, `(?<!`.
+    while let Some(inner) = rest.strip_prefix('(') {
+        let inner =
+            inner.strip_prefix('?').map_or(inner, |mark| mark.trim_start_matches([':', '!', '=', '<']));
+        let others = inner.split(')').next().unwrap_or_default().split('|');
+        if others.skip(1).any(|other| other.trim_start_matches(BETWEEN).starts_with(is_digit)) {
+            return true;
+        }
+        rest = inner.trim_start_matches(BETWEEN);
+    }
+    // A class names all if it stands for any number of digits.
+    if let Some(class) = rest.strip_prefix('[') {
+        let Some((class, after)) = class.split_once(']') else { return class.starts_with(is_digit) };
+        let all = ["0-9", "\\d", "^.", "^/", "^\\."].contains(&class) && after.starts_with(['+', '*']);
+        return !all && (class.contains(is_digit) || class.contains("\\d") || class.starts_with(['^', '!']));
+    }
+    match rest.strip_prefix('d').filter(|_| !rest.is_empty()) {
+        _ if rest.starts_with(is_digit) => true,
+        // `\\d` alone, or so many of it.
+        Some(after) => after.starts_with(['\\', '.', '{', '$', '?']) || after.is_empty(),
+        None => false,
+    }
+}
+
+/// Whether a line of settings, as YAML and TOML have them, gives numbers to a key of experts: `skip_experts: [3]`.
+fn entry_by_number(before: &str, from: &str) -> bool {
+    let of_key = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    let start = before.char_indices().rev().take_while(|&(_, letter)| of_key(letter)).last();
+    let start = start.map_or(before.len(), |(start, _)| start);
+    let len = from.find(|letter| !of_key(letter)).unwrap_or(from.len());
+    let Some(one) = speaks_of(&format!("{}{}", &before[start..], &from[..len])) else { return false };
+    let rest = from[len..].trim_start_matches(['"', '\'', ']', ' ']);
+    let Some(value) = rest.strip_prefix([':', '=']) else { return false };
+    let of_line = value.trim_start_matches([' ', '"', '\'']);
+    if one && of_line.starts_with(is_digit) {
+        return true;
+    }
+    // A list or table, on this line or below it.
+    let listed = value.trim_start_matches([' ', '\n', '\r', '\t']);
+    let below = listed.len() < value.len() && value.trim_start_matches(' ').starts_with(['\n', '\r']);
+    let item = listed.trim_start_matches(['[', '{', '(', '-', ' ', '\n', '\r', '\t', '"', '\'']);
+    let digits = item.trim_start_matches(is_digit);
+    match item.len() < listed.len() {
+        true => item.starts_with(is_digit),
+        false => {
+            below
+                && digits.len() < item.len()
+                && digits.trim_start_matches(['"', '\'']).starts_with([':', '='])
+        }
+    }
+}
+
+fn is_digit(letter: char) -> bool {
+    letter.is_ascii_digit()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::numbered_expert;
+    use super::{numbered_entry, numbered_expert};
+    use serde_json::json;
 
     #[test]
     fn numbers_of_experts_in_settings() {
@@ -161,6 +297,27 @@ mod tests {
             "mlp.experts.local_experts.3",
             r"experts\.linear_fc1\.weight3",
             "é experts/3",
+            "experts-1",
+            "expert3",
+            "Experts.3",
+            "expert 3",
+            "expert #3",
+            r"experts\.(gate|3)\.",
+            r"experts\.(?!3\.)",
+            r"experts\.\d\.",
+            r"experts\.\d{2}\.",
+            "experts.[!0].up_proj",
+            r"experts\.[^0]\.",
+            "experts.[0-9].up_proj",
+            r"experts.linear_fc1.weight_3",
+            "skip_experts: [3]",
+            "skip_experts:\n  - 3",
+            "experts_bits:\n  3: 4",
+            "experts_bits = [4, 8]",
+            "experts_bits = { 3 = 4 }",
+            "expert: 3",
+            "skip_expert = 3",
+            "expert_ids: '3'",
         ] {
             assert!(numbered_expert(named).is_some(), "{named}");
         }
@@ -174,8 +331,48 @@ mod tests {
             "model.layers.0.mlp.shared_experts.0.up_proj",
             "8 experts, 2 active",
             "experts.linear_fc1.weight",
+            "experts.down_proj",
+            "experts.[^.]+.up_proj",
+            "moe_num_experts: [64, 64]",
+            "n_routed_experts: 256",
+            "experts_bits: 4",
+            "experts_bits: 4\nlayers: [3]",
+            "experts:\n  bits: 4",
+            "expert_layer_period: 2",
+            "experts: 128",
+            "num_shared_expert: [1, 1]",
         ] {
             assert!(numbered_expert(of_none).is_none(), "{of_none}");
+        }
+    }
+
+    #[test]
+    fn entries_by_number() {
+        for named in [
+            json!({"skip_experts": [3]}),
+            json!({"quantization_config": {"experts_bits": [4, 8]}}),
+            json!({"experts_bits": {"3": 8}}),
+            json!({"experts_bits": {"0-3": 8}}),
+            json!({"model.layers.1.mlp.experts": {"bits": [4, 8]}}),
+            json!({"model.layers.1.mlp.experts": {"up_proj": {"3": 4}}}),
+            json!([{"expert": 3, "bits": 8}]),
+            json!({"rules": [{"expert_id": 3}]}),
+            json!({"skip_experts": "1, 3"}),
+            json!({"SkipExperts": ["3"]}),
+            json!({"experts": [[1, 3]]}),
+            json!({"hotExperts": [3]}),
+        ] {
+            assert!(numbered_entry(&named).is_some(), "{named}");
+        }
+        for of_none in [
+            json!({"num_experts": 128, "num_experts_per_tok": 8, "n_routed_experts": 256}),
+            json!({"moe_num_experts": [64, 64], "num_shared_expert": [1, 1], "experts_per_token": 4}),
+            json!({"experts_bits": 4, "expert_layer_offset": 1, "zero_expert_num": 256}),
+            json!({"experts": {"bits": 4, "weight_block_size": [128, 128], "dtype": "fp8"}}),
+            json!({"ignore": ["mlp.experts"], "mlp_only_layers": [3]}),
+            json!({"skip_experts": [], "experts_implementation": "grouped_mm"}),
+        ] {
+            assert!(numbered_entry(&of_none).is_none(), "{of_none}");
         }
     }
 }

@@ -34,8 +34,30 @@ fn a_shard_that_is_missing_is_named() {
             "canonical: m-00000000000000000002-of-18446744073709551615.safetensors is not there"
         )
     );
-    // Numbers that count from 0, or mean something else, are all right.
-    for names in [["m-00000-of-00002", "m-00001-of-00002"], ["m-1-of-the-best", "m-2-of-the-best"]] {
+    // More than a number can say; numbers beyond their total, twice, as wide as they are.
+    for (names, why) in [
+        (["m-00001-of-99999999999999999999", "n"], "said to be one of more shards than 2^64 - 1"),
+        (["m-99999999999999999999-of-00002", "n"], "said to be one of more shards than 2^64 - 1"),
+        (["m-00001-of-00001", "m-00002-of-00001"], "m-00002-of-00001.safetensors: shard 2 of 1: of another"),
+        (["m-00000-of-00000", "n"], "m-00000-of-00000.safetensors: shard 0 of 0: of another checkpoint"),
+        (["m-1-of-00001", "m-00001-of-00001"], "m-1-of-00001.safetensors: another shard has this number"),
+        (["m-1-of-3", "m-3-of-3"], "m-2-of-3.safetensors is not there, 2 of 3 shards are"),
+        (["m-9-of-10", "m-10-of-10"], "m-1-of-10.safetensors is not there, 2 of 10 shards are"),
+    ] {
+        let said = refused(&|folder| {
+            fs::remove_file(folder.join("model.safetensors.index.json")).expect("deleted");
+            for (old, new) in SHARDS.iter().zip(names) {
+                fs::rename(folder.join(old), folder.join(format!("{new}.safetensors"))).expect("renamed");
+            }
+        });
+        assert!(said.contains(why), "{names:?}: {said}");
+    }
+    // Numbers that count from 0, are as wide as they are, or mean something else, are all right.
+    for names in [
+        ["m-00000-of-00002", "m-00001-of-00002"],
+        ["m-1-of-00002", "m-2-of-00002"],
+        ["m-1-of-the-best", "m-2-of-the-best"],
+    ] {
         let root = folder();
         let [source, target] = ["canonical", "slots"].map(|name| root.path().join(name));
         write(&source, Style::Qwen, 16);

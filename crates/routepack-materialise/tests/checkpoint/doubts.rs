@@ -172,6 +172,50 @@ fn settings_that_may_name_an_expert() {
     rewrite(&job(Direction::Apply, &source, &slots)).expect("rewritten");
 }
 
+/// Other spellings: each refused by its own words, whatever the file.
+#[test]
+fn settings_that_number_experts_in_other_spellings() {
+    let quantised = |entry: &str| format!(r#"{{"num_experts": 4, "quantization_config": {{{entry}}}}}"#);
+    for (file, text, named) in [
+        ("config.json", quantised(r#""ignore": ["experts-1"]"#), "experts-1"),
+        ("config.json", quantised(r#""skip_experts": [3]"#), "skip_experts: [3]"),
+        ("config.json", quantised(r#""experts_bits": [4, 8, 4, 4]"#), "experts_bits: [4,8,4,4]"),
+        ("config.json", quantised(r#""experts_bits": {"3": 8}"#), r#"experts_bits: {"3":8}"#),
+        ("config.json", quantised(r#""rules": [{"expert": 3, "bits": 8}]"#), "expert: 3"),
+        ("quantize_config.json", r#"{"skip_experts": "3"}"#.into(), r#"skip_experts: "3""#),
+        ("quant.json", r#"{"ignore": ["re:.*expert3\\..*"]}"#.into(), "re:.*expert3"),
+        ("recipe.yaml", "quant:\n  skip_experts: [3]\n".into(), "skip_experts: [3]"),
+        ("recipe.yaml", "quant:\n  skip_experts:\n  - 3\n".into(), "skip_experts:"),
+        ("recipe.yaml", "experts_bits:\n  3: 8\n".into(), "experts_bits:"),
+        ("recipe.toml", "experts_bits = [4, 8, 4, 4]\n".into(), "experts_bits = [4, 8, 4, 4]"),
+    ] {
+        let said = refused(&|folder| fs::write(folder.join(file), &text).expect("written"));
+        let start = format!("canonical/{file}: ");
+        assert!(said.starts_with(&start) && said[start.len()..].starts_with(named), "{text}: {said}");
+        assert!(said.contains(": a setting of one expert"), "{said}");
+    }
+    let said = refused(&|folder| {
+        let note = [("quant".to_owned(), json!({"skip_experts": [3]}).to_string())].into();
+        let tensor = Bytes(vec![1], vec![1]);
+        safetensors::serialize_to_file([("head", &tensor)], Some(note), &folder.join("x.safetensors"))
+            .expect("written");
+    });
+    assert!(said.starts_with("canonical/x.safetensors: skip_experts: [3]: a setting"), "{said}");
+    // Words of a tokenizer have numbers, and settings of all experts none.
+    let root = folder();
+    let [source, slots] = ["canonical", "slots"].map(|name| root.path().join(name));
+    write(&source, Style::Qwen, 16);
+    for (file, text) in [
+        ("vocab.json", r#"{"expert": 6335, "experts": 8096}"#),
+        ("tokenizer.json", r#"{"model": {"vocab": {"expert": 6335}, "merges": [["exp", "ert"]]}}"#),
+        ("config.json", &quantised(r#""experts_bits": 4, "experts": {"weight_block_size": [128, 128]}"#)),
+        ("recipe.yaml", "experts_bits: 4\nnum_experts: 4\nlayers: [3]\n"),
+    ] {
+        fs::write(source.join(file), text).expect("written");
+    }
+    rewrite(&job(Direction::Apply, &source, &slots)).expect("rewritten");
+}
+
 /// Own patterns are kept beside the map: the way back would leave those experts in their slots.
 #[test]
 fn names_are_kept_for_the_way_back() {
@@ -209,6 +253,34 @@ fn names_are_kept_for_the_way_back() {
     let again = root.path().join("again");
     let kept = fs::read(slots.join(MAP_FILE)).expect("a map");
     let map = CheckpointMap::parse(&kept, MAP_FILE).expect("well formed");
-    rewrite(&Rewrite { map: Some(map), ..job(Direction::Apply, &back, &again) }).expect("rewritten");
+    rewrite(&Rewrite { map: Some(map.clone()), ..job(Direction::Apply, &back, &again) }).expect("rewritten");
     assert_eq!(read(&again), read(&slots));
+    // Prefixes alone are given: the patterns kept are still in force.
+    let prefix = |names: Names| Names { prefix: vec!["model.".into()], ..names };
+    fs::remove_dir_all(&again).expect("deleted");
+    let only_prefix = prefix(Names::default());
+    let anew = |names: &Names| Rewrite {
+        map: Some(map.clone()),
+        names: names.clone(),
+        ..job(Direction::Apply, &back, &again)
+    };
+    let kept = |folder: &Path| {
+        let text = fs::read(folder.join(MAP_FILE)).expect("a map");
+        CheckpointMap::parse(&text, MAP_FILE).expect("well formed").names
+    };
+    rewrite(&anew(&only_prefix)).expect("rewritten");
+    assert_eq!(read(&again), read(&slots));
+    assert_eq!(kept(&again), Some(prefix(pattern("layers.{layer}.moe.{expert}.{tensor}"))));
+    // Other patterns take the place of those kept, and are kept themselves.
+    fs::remove_dir_all(&again).expect("deleted");
+    let others = pattern("blocks.{layer}.moe.{expert}.{tensor}");
+    // Unless the checkpoint knows better what are experts.
+    let said = refusal(rewrite(&anew(&others)), root.path());
+    assert!(said.contains("model.layers.1.moe.{expert}.extra, logical expert 0: sha256 nothing"), "{said}");
+    fs::remove_file(back.join("routepack_checksums.json")).expect("deleted");
+    rewrite(&anew(&others)).expect("rewritten");
+    assert_eq!(kept(&again), Some(others));
+    let name = "model.layers.1.moe.0.extra";
+    assert_eq!(read(&again)[name], read(&back)[name], "no expert's any more");
+    assert_ne!(read(&slots)[name], read(&back)[name]);
 }
