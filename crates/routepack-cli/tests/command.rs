@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+mod shell;
+
 struct Shell(TempDir);
 
 impl Shell {
@@ -829,6 +831,25 @@ fn plans_of_an_earlier_sequence_are_not_mixed_with_others() {
     shell.answer(&line("window.json window.json window.json"));
     shell.refuses(&line("window.json window.json"), 3, &["0003.plan.json", "this one has 2", "remove it"]);
     assert_eq!(names(&shell.path("plans")).len(), 3, "nothing is removed before all is checked");
+    // Also where one between is gone; of several the first is named.
+    fs::remove_file(shell.path("plans/0002.plan.json")).expect("deleted");
+    fs::write(shell.path("plans/10000.plan.json"), "{}").expect("written");
+    fs::write(shell.path("plans/99999999999999999999.plan.json"), "{}").expect("written");
+    shell.refuses(&line("window.json"), 3, &["0003.plan.json", "this one has 1", "remove it"]);
+    fs::remove_file(shell.path("plans/0003.plan.json")).expect("deleted");
+    shell.refuses(&line("window.json"), 3, &["/10000.plan.json", "this one has 1"]);
+    fs::remove_file(shell.path("plans/10000.plan.json")).expect("deleted");
+    shell.refuses(&line("window.json"), 3, &["/99999999999999999999.plan.json", "this one has 1"]);
+    fs::remove_file(shell.path("plans/99999999999999999999.plan.json")).expect("deleted");
+    // Others are not of a sequence.
+    for other in ["my.plan.json", "1.plan.json", "0007.plan.json.bak"] {
+        fs::write(shell.path("plans").join(other), "{}").expect("written");
+    }
+    shell.answer(&line("window.json"));
+    for other in ["my.plan.json", "1.plan.json", "0007.plan.json.bak"] {
+        fs::remove_file(shell.path("plans").join(other)).expect("deleted");
+    }
+    shell.answer(&line("window.json window.json window.json"));
     // Refused when it comes to the second window: the first is new, no other is left from before.
     shell.write("few.json", r#"{"lengths": [6]}"#);
     let refused = format!("{} --csv moves.csv", line("window.json few.json window.json"));
@@ -837,10 +858,15 @@ fn plans_of_an_earlier_sequence_are_not_mixed_with_others() {
     let csv = fs::read_to_string(shell.path("moves.csv")).expect("a table of what was planned");
     assert_eq!(csv.lines().count(), 2, "{csv}");
     shell.answer(&line("window.json"));
+    // Why a window was refused is the better news than a table that cannot be written.
+    #[cfg(target_os = "linux")]
+    shell.refuses(&format!("{} --csv /dev/full", line("window.json few.json")), 3, &["few.json"]);
 }
 
 #[cfg(unix)]
 mod unix {
+    #[cfg(target_os = "linux")]
+    use super::shell::interrupt;
     use super::*;
 
     fn signal(signal: &str, child: &std::process::Child) {
@@ -935,17 +961,7 @@ mod unix {
         let line = "place w.npz --ep 32 --within 0 --json -o placement.json --threads 1";
         let mut child =
             shell.command(line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
-        let catches = |status: &str| {
-            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-            mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 2 != 0)
-        };
-        let status = format!("/proc/{}/status", child.id());
-        while child.try_wait().expect("a child").is_none()
-            && !fs::read_to_string(&status).is_ok_and(|status| catches(&status))
-        {
-            std::thread::yield_now();
-        }
-        signal("-INT", &child);
+        interrupt(&mut child);
         let output = child.wait_with_output().expect("ended");
         assert!(output.status.success(), "{}", output.status);
         let file: serde_json::Value =

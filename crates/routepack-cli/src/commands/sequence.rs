@@ -52,7 +52,8 @@ pub(crate) struct Arguments {
     /// Where the weights are at first: a plan, or a file of `routepack place -o`; else expert e is in slot e.
     #[arg(long, value_name = "FILE")]
     resident: Option<PathBuf>,
-    /// Folder for the plans, 0001.plan.json and so on; those of an earlier run are removed.
+    /// Folder for the plans, 0001.plan.json and so on: those of an earlier run are removed, and one above the last of this run
+    /// is refused.
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Table to write, a line a window and arm.
@@ -159,10 +160,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     drop(bar);
     let finished = windows.len() == batches.len() && !flag.load(Ordering::Relaxed);
     let answer = Answer { totals: totals(&windows), windows, finished };
-    if !answer.windows.is_empty() {
-        write_tables(arguments, &answer)?;
-    }
-    ended?;
+    let written = match answer.windows.is_empty() {
+        true => Ok(()),
+        false => write_tables(arguments, &answer),
+    };
+    // Why a window was refused is told first, whatever became of the tables.
+    ended.and(written)?;
     match arguments.json {
         _ if !speaks(&tables) => Ok(()),
         true => print_json(&answer),
@@ -224,10 +227,20 @@ fn read_batches(arguments: &Arguments) -> Result<(Vec<PathBuf>, Vec<Arc<Batch>>)
 /// A plan that this run does not make, or one that cannot be removed.
 fn forget_earlier(folder: Option<&Path>, plans: &[PathBuf]) -> Result<(), Failure> {
     let Some(folder) = folder else { return Ok(()) };
-    let next = folder.join(format!("{:04}.plan.json", plans.len() + 1));
-    if next.exists() {
+    let failed = |error: std::io::Error| Failure::File(format!("{}: {error}", folder.display()));
+    let mut above: Option<(u64, PathBuf)> = None;
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let number = path.file_name().and_then(|name| name.to_str()).and_then(plan_number);
+        if let Some(number) = number.filter(|&number| number > plans.len() as u64) {
+            if above.as_ref().is_none_or(|(least, _)| number < *least) {
+                above = Some((number, path));
+            }
+        }
+    }
+    if let Some((_, path)) = above {
         let message = format!("a plan of a longer sequence, this one has {}: remove it", plans.len());
-        return Err(Failure::input(next.display(), message));
+        return Err(Failure::input(path.display(), message));
     }
     // Links are written through.
     let is_file = |plan: &&PathBuf| plan.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
@@ -235,6 +248,13 @@ fn forget_earlier(folder: Option<&Path>, plans: &[PathBuf]) -> Result<(), Failur
         std::fs::remove_file(plan).map_err(|error| Failure::File(format!("{}: {error}", plan.display())))?;
     }
     Ok(())
+}
+
+/// The number of `0003.plan.json`; more than a number can say counts as most.
+fn plan_number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".plan.json")?;
+    let is_number = digits.len() >= 4 && digits.bytes().all(|letter| letter.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 /// Sums over the windows; floats are of the sums.

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::process::{Child, Command, Output};
 
+#[allow(dead_code, reason = "not every file of tests does")]
 pub(crate) fn run(folder: &Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_routepack"));
     command.current_dir(folder).args(line.split_whitespace()).output().expect("the command starts")
 }
 
-/// Waits until a command that was started catches Ctrl-C, however busy the machine is; then sends one. As Linux tells it.
+/// Waits until a command that was started catches Ctrl-C, however busy the machine is; then sends one at once. Linux only.
 #[allow(dead_code, reason = "not every file of tests does")]
 pub(crate) fn interrupt(child: &mut Child) {
     const SIGINT: u64 = 1 << 1;
@@ -20,7 +21,7 @@ pub(crate) fn interrupt(child: &mut Child) {
     };
     while !catches() {
         assert!(child.try_wait().expect("a child").is_none(), "it ended before it could be interrupted");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(std::time::Duration::from_micros(200));
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success());
 }
