@@ -1,6 +1,7 @@
 """Files of a save that are damaged, exchanged or changed, field by field: refused on every rank, by name, and typed."""
 
 import json
+import os
 import random
 import shutil
 
@@ -75,6 +76,9 @@ def a_save_that_is_not_what_its_map_says_is_refused(folder):
         ("its header has sha256", exchanged(MAP_FILE)),
         ("of 4 shards that routepack_live_map.json names 3 are there", lambda bad: (bad / SHARD).unlink()),
         ("cannot read: Is a directory", lambda bad: ((bad / SHARD).unlink(), (bad / SHARD).mkdir())),
+        (f"{SHARD}: a pipe, socket or device", lambda bad: ((bad / SHARD).unlink(), os.mkfifo(bad / SHARD))),
+        (f"{MAP_FILE}: a pipe, socket or device", lambda bad: ((bad / MAP_FILE).unlink(), os.mkfifo(bad / MAP_FILE))),
+        (f"{SHARD}: a pipe, socket or device", lambda bad: ((bad / SHARD).unlink(), (bad / SHARD).symlink_to("/dev/zero"))),
         ("its header has sha256", lambda bad: (bad / SHARD).write_bytes(b"")),
         ("its header has sha256", at(0, 1)),
         ("its header has sha256", at(7, 255)),

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Collection, Mapping
 
-from .._native import FileError, JobError, map_hash
+from .._native import FileError, JobError, RoutePackError, map_hash
 from .layout import plain
 from .maps import MapMismatch, slots_of
 from .state import ExpertState
@@ -65,6 +65,12 @@ def plain_extra(extra: Mapping[str, Any] | None) -> dict[str, Any]:
     return kept
 
 
+def check_plain(path: Path) -> None:
+    """Raises FileError for a pipe, socket or device: who opens one may wait for ever, and all ranks with it."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileError(f"{path}: a pipe, socket or device: expected a file")
+
+
 def read_map(folder: Path) -> dict[str, Any]:
     """The map file of a folder, whole and untouched.
 
@@ -76,12 +82,13 @@ def read_map(folder: Path) -> dict[str, Any]:
     try:
         if (folder / SLOTS_FILE).exists():
             raise MapMismatch(f"{folder}: experts are in slots ({SLOTS_FILE}): routepack checkpoint canonicalise first")
+        check_plain(path)
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise MapMismatch(f"{folder}: no {MAP_FILE}: nobody knows whether experts are in logical order or in slots") from None
     except OSError as error:
         raise FileError(f"{path}: cannot read: {error.strerror}") from error
-    except MapMismatch:
+    except RoutePackError:
         raise
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path}: no map: {error}") from None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .._native import FileError
-from .live_map import MAP_FILE
+from .live_map import MAP_FILE, check_plain
 from .memory import as_bytes
 from .state import ExpertState
 
@@ -90,6 +90,7 @@ class Saved:
                 raise FileError(f"{folder / shard}: cannot read: {error.strerror}") from error
 
     def _open(self, path: Path, sha256: str) -> None:
+        check_plain(path)
         with open(path, "rb") as file:
             length = file.read(8)
             size = int.from_bytes(length, "little")
