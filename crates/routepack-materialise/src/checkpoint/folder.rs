@@ -71,8 +71,7 @@ impl Folder {
     /// No shard is missing, as far as names tell: those of an index, and numbers as in `model-00001-of-00002`.
     fn check_complete(&self, path: &Path) -> Result<(), CheckpointError> {
         let there: BTreeSet<&str> = self.shards.iter().map(|shard| &*shard.file).collect();
-        let missing = |place: PathBuf, file: &str, total: u64| {
-            let found = there.len();
+        let missing = |place: PathBuf, file: &str, found: usize, total: u64| {
             let why = format!(
                 "{file} is not there, {found} of {total} shards are; copy all files of the checkpoint"
             );
@@ -82,7 +81,8 @@ impl Folder {
             let place = path.join(index);
             let named = named_shards(&place)?;
             if let Some(file) = named.iter().find(|file| !there.contains(file.as_str())) {
-                return missing(place, file, named.len() as u64);
+                let found = named.iter().filter(|file| there.contains(file.as_str())).count();
+                return missing(place, file, found, named.len() as u64);
             }
         }
         let mut all: BTreeMap<(&str, &str), BTreeMap<u64, &str>> = BTreeMap::new();
@@ -111,7 +111,7 @@ impl Folder {
                 return Err(CheckpointError::input(place.display(), why));
             }
             if let Some(number) = (0..total).map(|at| first + at).find(|at| !numbers.contains_key(at)) {
-                return missing(path.to_owned(), &named(number), total);
+                return missing(path.to_owned(), &named(number), numbers.len(), total);
             }
         }
         Ok(())

@@ -42,6 +42,11 @@ fn a_shard_that_is_missing_is_named() {
         (["m-00000-of-00000", "n"], "m-00000-of-00000.safetensors: shard 0 of 0: of another checkpoint"),
         (["m-1-of-00001", "m-00001-of-00001"], "m-1-of-00001.safetensors: another shard has this number"),
         (["m-1-of-3", "m-3-of-3"], "m-2-of-3.safetensors is not there, 2 of 3 shards are"),
+        // Others are not counted.
+        (
+            ["m-00001-of-00002", "n-00001-of-00001"],
+            "m-00002-of-00002.safetensors is not there, 1 of 2 shards are",
+        ),
         (["m-9-of-10", "m-10-of-10"], "m-1-of-10.safetensors is not there, 2 of 10 shards are"),
     ] {
         let said = refused(&|folder| {
