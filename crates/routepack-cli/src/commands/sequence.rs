@@ -160,10 +160,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     drop(bar);
     let finished = windows.len() == batches.len() && !flag.load(Ordering::Relaxed);
     let answer = Answer { totals: totals(&windows), windows, finished };
-    let written = match answer.windows.is_empty() {
-        true => Ok(()),
-        false => write_tables(arguments, &answer),
-    };
+    let written = if answer.windows.is_empty() { Ok(()) } else { write_tables(arguments, &answer) };
     // Why a window was refused is told first, whatever became of the tables.
     ended.and(written)?;
     match arguments.json {

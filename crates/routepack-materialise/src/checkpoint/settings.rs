@@ -219,9 +219,9 @@ fn numbered_expert(text: &str) -> Option<usize> {
 }
 
 /// Whether a number of an expert follows, perhaps as one of several or as a pattern of some.
-fn is_one(rest: &str) -> bool {
+fn is_one(whole: &str) -> bool {
     const BETWEEN: [char; 10] = ['.', '\\', '/', '_', '-', '#', '@', '{', '<', '|'];
-    let mut rest = rest.trim_start_matches(' ').trim_start_matches(BETWEEN);
+    let mut rest = whole.trim_start_matches(' ').trim_start_matches(BETWEEN);
     // `(?:`, `(?!`, `(?<!`.
     while let Some(inner) = rest.strip_prefix('(') {
         let inner =
@@ -238,12 +238,11 @@ fn is_one(rest: &str) -> bool {
         let all = ["0-9", "\\d", "^.", "^/", "^\\."].contains(&class) && after.starts_with(['+', '*']);
         return !all && (class.contains(is_digit) || class.contains("\\d") || class.starts_with(['^', '!']));
     }
-    match rest.strip_prefix('d').filter(|_| !rest.is_empty()) {
-        _ if rest.starts_with(is_digit) => true,
-        // `\\d` alone, or so many of it.
-        Some(after) => after.starts_with(['\\', '.', '{', '$', '?']) || after.is_empty(),
-        None => false,
-    }
+    // `\d` alone, or so many of it.
+    let escaped = whole[..whole.len() - rest.len()].ends_with('\\');
+    let digit = rest.strip_prefix('d').filter(|after| !after.starts_with(".*"));
+    let some = digit.is_some_and(|after| after.is_empty() || after.starts_with(['\\', '.', '{', '$', '?']));
+    rest.starts_with(is_digit) || escaped && some
 }
 
 /// Whether a line of settings, as YAML and TOML have them, gives numbers to a key of experts: `skip_experts: [3]`.
@@ -264,14 +263,10 @@ fn entry_by_number(before: &str, from: &str) -> bool {
     let below = listed.len() < value.len() && value.trim_start_matches(' ').starts_with(['\n', '\r']);
     let item = listed.trim_start_matches(['[', '{', '(', '-', ' ', '\n', '\r', '\t', '"', '\'']);
     let digits = item.trim_start_matches(is_digit);
-    match item.len() < listed.len() {
-        true => item.starts_with(is_digit),
-        false => {
-            below
-                && digits.len() < item.len()
-                && digits.trim_start_matches(['"', '\'']).starts_with([':', '='])
-        }
+    if item.len() < listed.len() {
+        return item.starts_with(is_digit);
     }
+    below && digits.len() < item.len() && digits.trim_start_matches(['"', '\'']).starts_with([':', '='])
 }
 
 fn is_digit(letter: char) -> bool {
@@ -332,6 +327,8 @@ mod tests {
             "8 experts, 2 active",
             "experts.linear_fc1.weight",
             "experts.down_proj",
+            "experts.d.weight",
+            r"experts\.\d.*",
             "experts.[^.]+.up_proj",
             "moe_num_experts: [64, 64]",
             "n_routed_experts: 256",
