@@ -60,7 +60,7 @@ impl Default for RowPeakOptions {
     fn default() -> Self {
         Self {
             proposals_per_expert: 32_000,
-            proposals: 100_000_000,
+            proposals: 40_000_000,
             hottest: 0.03,
             cooling: 1000.0,
             descent_passes: 100,
