@@ -264,7 +264,7 @@ mod tests {
         let statement = Statement::bins(vec![13, 4, 3, 2, 2, 8, 8], 20);
         let types = Types::new(&statement).unwrap();
         let limits =
-            DecideLimits { cases: 1, dives: 0, rounds: 10, table_bytes: 1 << 20, check: Limits::default() };
+            DecideLimits { cases: 9, dives: 3, rounds: 99, table_bytes: 1 << 20, check: Limits::default() };
         let decision = decide(&statement, &types, 2, &[], &limits, &Stream::new(1), &|| false).unwrap();
         let Decided::Fits(mut bins) = decision.answer else { panic!("{:?}", decision.answer) };
         bins.sort_unstable();

@@ -143,7 +143,7 @@ pub(crate) fn may_fill(statement: &Statement, bins: u64, tuple: &[usize]) -> boo
         first + total <= *capacity && first + total + waste >= *capacity && above && total > 0
     };
     let free = || !(0..1 << others.len()).any(may_be_with);
-    max_items.is_none() && different && total == *capacity && more && free()
+    max_items.is_none() && tuple.len() <= 3 && different && total == *capacity && more && free()
 }
 
 fn grow(statement: &Statement, bins: u64, choice: u32, node: &Node, tree: &mut Vec<TreeNode>) -> bool {
