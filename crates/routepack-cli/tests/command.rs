@@ -819,8 +819,11 @@ fn a_sequence_is_of_one_model_and_refused_as_a_whole() {
         shell.refuses(&line, 3, &[&blame, parts[0], parts[1]]);
         assert!(!shell.path("plans").exists() && !shell.path("t.csv").exists(), "{name}");
     }
-    shell.answer("sequence window.json plain.json window.json --job job.toml -q -o plans");
+    let said = shell.answer("sequence window.json plain.json window.json --job job.toml -q -o plans");
     assert_eq!(names(&shell.path("plans")).len(), 3);
+    let peak_above = |line: &str| line.split_whitespace().nth(3).map(str::to_owned);
+    let plain: Vec<_> = said.lines().filter(|line| line.starts_with("2 ")).filter_map(peak_above).collect();
+    assert_eq!(plain, ["–"; 4], "no experts, no peak: {said}");
 }
 
 /// A folder never holds plans of two runs: what this one makes anew is removed first, what it does not make is named.

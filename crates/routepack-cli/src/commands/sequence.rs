@@ -38,6 +38,9 @@ an eighth of a layer's experts for the peaks of the layout):
 Arms: identity = expert e in slot e; scratch = placed anew each time, ranks renamed so that most experts stay; oracle =
 the best score met for the window with moves free.
 
+With --each-step a plan is of one step as a window of its own: `verify` and `report` take that window, not the one with
+all steps.
+
 Exit codes: 0 done, also where a gap is stated; 2 wrong usage; 3 bad or infeasible input; 4 a file.")]
 pub(crate) struct Arguments {
     /// Windows in order: .npz or .json; one placement for each, whatever steps it has.
@@ -306,9 +309,9 @@ fn csv_lines(answer: &Answer) -> Vec<Vec<String>> {
 }
 
 fn text(answer: &Answer) -> String {
-    let above = |arm: &SequenceArm| {
-        let peak = 100.0 * (arm.peak as f64 / arm.peak_bound.max(1) as f64 - 1.0);
-        format!("{peak:.3}")
+    let above = |arm: &SequenceArm| match arm.peak_bound {
+        0 => "–".to_owned(),
+        bound => format!("{:.3}", 100.0 * (arm.peak as f64 / bound as f64 - 1.0)),
     };
     let line = |name: String, arm: &SequenceArm| {
         vec![
@@ -329,7 +332,7 @@ fn text(answer: &Answer) -> String {
     let header = ["window", "arm", "joint score", "peak above %", "moved", "MB", "link ms"];
     let mut text = render(&header, &rows);
     if !answer.finished {
-        text.push_str("\nstopped early: the best plans so far");
+        text.push_str("\nstopped early: the best plans so far; of the last window some arms had less time");
     }
     text
 }
