@@ -2,7 +2,9 @@
 //!
 //! Problem: for one part and layer, Σ over rows and slot groups of the charged peak max_p W (DESIGN §1.3).
 //! Bounds: *aggregate*: Σ_b max_p W_b ≥ max_p Σ_b W_b, the window's rank load; without a placement, the least rank peak
-//! any placement can have ([`peak_bounds`]). *Levelled* (given a placement): see `levelling.rs`.
+//! any placement can have ([`peak_bounds`]). *Levelled* (given a placement): see `levelling.rs`. *Heaviest unit* (given a
+//! placement): the row-shard that has a unit costs at least its attention and, in every layer, the peak of its own rows; it
+//! tells where a cell has little more than one unit.
 //! Padding: only what every layout has is added. Certain are the padding tokens of samples, T in all, not those of
 //! cells. One part of N row-groups gets Σ_b ⌊(T_b + part)/parts⌋ ≥ ⌈(T − N·(parts − 1 − part))/parts⌉ of them, and
 //! N ≤ units. Spread: every rank gets Σ_b ⌈tokens_b·top_k/P⌉ ≥ ⌈tokens·top_k/P⌉. To fixed experts: their loads grow by
@@ -25,6 +27,8 @@ pub struct ExpertPeaks {
     pub aggregate: Vec<Vec<u64>>,
     /// From units that cannot be levelled; 0 where no placement is given.
     pub levelled: Vec<Vec<u64>>,
+    /// On `max_{r,g} J`, scaled, from single units; 0 where no placement is given.
+    pub heaviest_unit: u64,
 }
 
 impl ExpertPeaks {
@@ -100,7 +104,7 @@ pub fn given_placement(instance: &Instance, placement: &Placement) -> ExpertPeak
 pub fn given_demand(instance: &Instance, placement: &Placement, demand: &RankDemand) -> ExpertPeaks {
     let ranks = instance.topology().num_ranks();
     let alone = conflicting_units(instance);
-    of_every_part_and_layer(instance, |part, layer, padding| {
+    let peaks = of_every_part_and_layer(instance, |part, layer, padding| {
         let mut rank_loads = vec![0u64; ranks];
         for sample in 0..instance.num_samples() {
             for (load, &rows) in rank_loads.iter_mut().zip(demand.of(sample, part, layer)) {
@@ -114,7 +118,33 @@ pub fn given_demand(instance: &Instance, placement: &Placement, demand: &RankDem
         let excess = unlevelled(instance, demand, &alone, part, layer);
         let levelled = if excess == 0 { 0 } else { saturate((total + excess).div_ceil(ranks as u128)) };
         (rank_loads.into_iter().max().unwrap_or(0), levelled)
-    })
+    });
+    ExpertPeaks { heaviest_unit: heaviest_unit(instance, demand), ..peaks }
+}
+
+/// The most that one unit costs alone, of the worst part and, where the slowest stage paces, of its worst stage.
+fn heaviest_unit(instance: &Instance, demand: &RankDemand) -> u64 {
+    let (charges, ranks, stages) =
+        (instance.charges(), instance.topology().num_ranks(), instance.paced_stages());
+    let cost = |unit: usize| {
+        let samples = || instance.unit(unit).iter().map(|&sample| sample as usize);
+        let attention: u128 =
+            samples().flat_map(|sample| charges.attention(sample)).map(|&phi| u128::from(phi)).sum();
+        let of_part = |part: usize| {
+            let mut expert = vec![0u128; stages];
+            for (layer, &gamma) in charges.expert().iter().enumerate() {
+                let load = |rank: usize| {
+                    samples().map(|sample| u64::from(demand.of(sample, part, layer)[rank])).sum()
+                };
+                let peak: u64 = (0..ranks).map(load).max().unwrap_or(0);
+                expert[instance.paced_stage(layer)] += u128::from(gamma) * u128::from(peak);
+            }
+            expert.into_iter().max().unwrap_or(0)
+        };
+        let expert = (0..instance.topology().num_parts()).map(of_part).max().unwrap_or(0);
+        attention / stages as u128 + expert
+    };
+    saturate((0..instance.num_units()).into_par_iter().map(cost).max().unwrap_or(0))
 }
 
 /// Bounds that hold for every layout under every placement.
@@ -142,5 +172,5 @@ fn of_every_part_and_layer(
         aggregate.push(a);
         levelled.push(l);
     }
-    ExpertPeaks { aggregate, levelled }
+    ExpertPeaks { aggregate, levelled, heaviest_unit: 0 }
 }

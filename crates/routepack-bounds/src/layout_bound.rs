@@ -27,7 +27,7 @@ pub struct LayoutBound {
     pub expert: u64,
     /// On `Σ_g U_g`.
     pub total: u64,
-    /// On `max_g U_g`: the better of `average_shard` and `heaviest_slot`.
+    /// On `max_g U_g`: the best of `average_shard`, `heaviest_slot` and `heaviest_unit`.
     pub worst_shard: u64,
     /// On `max_{r,g} J`.
     pub worst_row: u64,
@@ -37,6 +37,8 @@ pub struct LayoutBound {
     pub average_shard: u64,
     /// On `max_g U_g`, from the units of one DP slot.
     pub heaviest_slot: u64,
+    /// On `max_{r,g} J`, from single units.
+    pub heaviest_unit: u64,
 }
 
 /// The bounds for layouts of R = `rows` rows whose charged peaks are at least `peaks`.
@@ -76,8 +78,9 @@ pub fn layout_bound_with(
     let part_totals: Vec<u128> =
         expert.iter().map(|stages| of_stage + stages.iter().copied().max().unwrap_or(0)).collect();
     let average_shard = part_totals.iter().map(|total| total.div_ceil(groups as u128)).max().unwrap_or(0);
-    let (heaviest_slot, heaviest_unit) = slot_pigeonhole(instance, rows);
-    let worst_shard = saturate(average_shard).max(heaviest_slot);
+    let (heaviest_slot, spread_unit) = slot_pigeonhole(instance, rows);
+    let heaviest_unit = spread_unit.max(peaks.heaviest_unit);
+    let worst_shard = saturate(average_shard).max(heaviest_slot).max(heaviest_unit);
     LayoutBound {
         attention: saturate(attention * parts as u128),
         expert: saturate(all_expert),
@@ -87,5 +90,6 @@ pub fn layout_bound_with(
         attention_kinds,
         average_shard: saturate(average_shard),
         heaviest_slot,
+        heaviest_unit,
     }
 }

@@ -344,6 +344,7 @@ fn the_generator_reaches_every_rule() {
         note("average shard", bound.average_shard > bound.heaviest_slot);
         note("heaviest slot", bound.heaviest_slot > bound.average_shard);
         note("heaviest unit", bound.worst_row > bound.worst_shard.div_ceil(tiny.rows as u64));
+        note("heaviest unit alone", bound.worst_shard > bound.average_shard.max(bound.heaviest_slot));
         note("parts", peaks.num_parts() > 1);
         note("stages", tiny.instance.paced_stages() > 1);
         note("atomic groups", tiny.instance.num_units() < tiny.instance.num_samples());
@@ -368,6 +369,7 @@ fn the_generator_reaches_every_rule() {
         "dummies",
         "heaviest slot",
         "heaviest unit",
+        "heaviest unit alone",
         "integrality",
         "levelled",
         "padding",
