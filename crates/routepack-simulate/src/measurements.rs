@@ -44,6 +44,8 @@ pub fn read_measurements(
         })
     };
     let (lengths, seconds, experts) = (needed("lengths")?, needed("seconds")?, column("expert_rows")?);
+    // Numbers of the first line that has one a layer, and that line.
+    let mut layers: Option<(usize, u64)> = None;
     let measurement = |record: Result<StringRecord, csv::Error>| {
         let record = record.map_err(|error| refuse(error.to_string()))?;
         let line = record.position().map_or(0, csv::Position::line);
@@ -66,8 +68,18 @@ pub fn read_measurements(
         let time = time.ok_or_else(|| wrong("seconds", field(seconds), "a number from 10^-9 to 10^9"))?;
         let rows = |text: &str| {
             let rows = text.split_whitespace().map(|word| word.parse::<u32>().ok().map(u64::from));
-            rows.sum::<Option<u64>>()
-                .ok_or_else(|| wrong("expert_rows", text, "whole numbers below 2^32, by spaces"))
+            let sum = rows.sum::<Option<u64>>();
+            let sum = sum.ok_or_else(|| wrong("expert_rows", text, "whole numbers below 2^32, by spaces"))?;
+            let found = text.split_whitespace().count();
+            if found > 1 {
+                let (expected, first) = *layers.get_or_insert((found, line));
+                if found != expected {
+                    let expected =
+                        format!("{expected} numbers, as line {first} has, or their sum, not {found}");
+                    return Err(wrong("expert_rows", text, &expected));
+                }
+            }
+            Ok(sum)
         };
         let expert_rows = experts.map(field).filter(|text| !text.is_empty()).map(rows).transpose()?;
         Ok(Measurement { lengths: cell, expert_rows, seconds: time })
@@ -102,6 +114,10 @@ mod tests {
         assert!(refused("lengths,seconds\n0,1\n").contains("lengths = \"0\""));
         assert!(refused("lengths,seconds,expert_rows\n3,1,-2\n").contains("expert_rows = \"-2\""));
         assert!(refused("lengths,seconds\n3\n").contains("m.csv"));
+        assert_eq!(
+            refused("lengths,seconds,expert_rows\n3,1,24\n3,1,7 8 9\n3,1,7 8\n"),
+            "m.csv: line 4, expert_rows = \"7 8\": expected 3 numbers, as line 3 has, or their sum, not 2"
+        );
         // No cell of the job holds it: the quadratic term would be that of no job.
         assert_eq!(
             refused("lengths,seconds\n100,1\n5 101,1\n"),
