@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import routepack
-from moe import EXPERTS, IDENTITY, LAYERS, Trainer, draw, equal
+from moe import EXPERTS, FFN, IDENTITY, LAYERS, Trainer, draw, equal
 from routepack.torch import MapMismatch, Mover, load_logical, save_logical
 from shared import everybody_says, fails, first_writes, one_set, steps
 
@@ -71,9 +71,9 @@ def sets_of_other_elements_are_not_loaded(folder):
     """FP32 bytes in a BF16 set are other weights, and every map agrees."""
     for name, saved, mine, words in [
         ("f32", (torch.float,), (torch.bfloat16,), "set ema: element_bytes = 4 was saved, the trainer has 2"),
-        ("f16", (torch.float16,), (torch.bfloat16,), "set ema: dtype = ['float16'] was saved, the trainer has ['bfloat16']"),
+        ("f16", (torch.float16,), (torch.bfloat16,), "set ema: up of layer 0: 'float16 [5]' was saved, the trainer has 'bfloat16 [5]'"),
         ("slots", (torch.float,), (torch.float, True), "set ema: held = 'by-slot' was saved, the trainer has 'flat'"),
-        ("flat", (torch.float, True), (torch.int32, True), "set ema: dtype = ['float32'] was saved, the trainer has ['int32']"),
+        ("flat", (torch.float, True), (torch.int32, True), "set ema: up of layer 0: 'float32' was saved, the trainer has 'int32'"),
     ]:
         save_logical(one_set(*saved)[0], folder / name)
         state, tensors = one_set(*mine)
@@ -87,7 +87,7 @@ def sets_of_other_elements_are_not_loaded(folder):
     mixed = lambda: one_set(torch.float16, False, stages, lambda layer: [torch.float16, torch.bfloat16][layer])[0]
     save_logical(mixed(), folder / "stages")
     held = json.loads((folder / "stages" / "routepack_live_map.json").read_text())
-    assert held["sets"]["ema"] == {"element_bytes": 2, "held": "by-slot", "tensors": ["up"], "dtype": ["bfloat16", "float16"]}
+    assert held["sets"]["ema"] == {"element_bytes": 2, "held": "by-slot", "tensors": {"up": [f"float16 [{FFN}]", f"bfloat16 [{FFN}]"]}}
     load_logical(mixed(), folder / "stages")
 
 

@@ -22,7 +22,7 @@ from moe import DP, EXPERTS, IDENTITY, LAYERS, TENSORS, Trainer, dense_log_probs
 from routepack.torch import Mover, logical_named_tensors
 from shared import SMALL, TEMPLATE, steps
 
-FILES = ["training", "moving", "shapes", "refusals", "sets", "saving", "damage", "stopping", "voting", "dispatchers", "later"]
+FILES = ["training", "moving", "shapes", "refusals", "sets", "saving", "unlike", "damage", "stopping", "voting", "dispatchers", "later"]
 
 
 def three_steps_a_move_three_steps(folder):

@@ -2,10 +2,11 @@
 
 A folder, whole or not there:
 
-* ``routepack_live_map.json``: ``format`` (``routepack-live-map 4``), ``order`` (``logical``), ``log2phys`` (slot of every
+* ``routepack_live_map.json``: ``format`` (``routepack-live-map 5``), ``order`` (``logical``), ``log2phys`` (slot of every
   expert ``[layers][experts]`` when this was saved) and its ``sha256``, ``tensors`` (elements of every tensor of one expert),
-  ``etp``, ``sets`` (of every set ``element_bytes``, ``held``, ``tensors`` and ``dtype``, types of its elements), ``shards`` (files, and
-  the SHA-256 of each one's header), ``extra``, what the trainer wants back, and ``digest``, the SHA-256 of all that.
+  ``etp``, ``sets`` (of every set ``element_bytes``, ``held`` and ``tensors``: of each, by layer, the type of its elements and, by
+  slot, its shape), ``shards`` (files, and the SHA-256 of each one's header), ``extra``, what the trainer wants back, and
+  ``digest``, the SHA-256 of all that.
 * ``experts-RANK-of-RANKS.safetensors``: tensors ``SET.layers.LAYER.experts.EXPERT.TENSOR``; sets that are flat in pieces of
   bytes, ``….fromBYTE``. The metadata of a shard says of every piece whose it is, where it begins and its SHA-256.
 
@@ -18,14 +19,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Collection, Mapping, Sequence
+from typing import Any, Collection, Mapping
 
 import torch.distributed as dist
 
 from .._native import JobError, map_hash
+from .alike import check_alike, said
 from .columns import Columns, by_layer, check_columns
 from .live_folder import begin, finish, give_up, named, unfinished
-from .live_map import all_types, check_shapes, check_types, describe, plain_extra, read_map, set_types
+from .live_map import check_sets, check_shapes, describe, describe_sets, plain_extra, read_map
 from .live_shards import Saved, base, write_shard
 from .maps import MapMismatch
 from .peers import Interrupts, Together
@@ -45,10 +47,12 @@ def save_logical(
         extra: plain data that ``load_logical`` gives back, such as the number of the step; the same on all ranks.
 
     Raises:
-        MapMismatch: a set, a column map or a rank has another map, or a step is going on.
+        MapMismatch: a set, a column map or a rank has another map, a step is going on, or ranks have different topology, layout,
+            elements or column maps.
         RoutePackError: what a trainer's function gives is not what it was when the set was added.
         JobError: ``extra`` would not come back as it is.
-        FileError: the folder is there already, or some rank cannot write, or another refused; then it is not made.
+        FileError: the folder is there already, some rank cannot write, bytes are missing, or another refused; then it is not
+            made.
         PeersLost: a rank is gone, did not answer for too long or (VotesDiffer) left this call; a folder that has its name is
             whole.
         KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError, and the folder is not made. Once all
@@ -62,10 +66,11 @@ def save_logical(
             state.between_steps("saving")
             state.check()
             state.check_memory()
-            check_columns(by_layer(column_maps, state).items(), state)
+            columns = by_layer(column_maps, state)
+            check_columns(columns.items(), state)
             kept = plain_extra(extra)
-            together.said = {"maps: in force": state.sha256, "extra": json.dumps(kept, sort_keys=True)}
-        _check_said(together.heard, ["maps: in force", "extra"])
+            together.said = {"maps: in force": state.sha256, "extra": json.dumps(kept, sort_keys=True), **said(state, columns)}
+        sets = describe_sets(state, check_alike(together.heard))
         folder = Path(folder)
         first = dist.get_rank() == 0
         shard = f"experts-{dist.get_rank():05}-of-{dist.get_world_size():05}.safetensors"
@@ -76,13 +81,13 @@ def save_logical(
                     begin(folder)
                     begun = True
             with together.on("saving: shards"):
-                together.said = {"types": set_types(state), "shard": (shard, write_shard(state, unfinished(folder) / shard))}
-            sets = all_types([said["types"] for said in together.heard])
-            shards = dict(said["shard"] for said in together.heard)
+                together.said = shard, write_shard(state, unfinished(folder) / shard)
+            shards = dict(together.heard)
             # All have written: from here on Ctrl-C on another rank comes too late.
             with Together(state.peers, f"{folder}: saving", Interrupts()).on("saving: the map"):
                 if first:
                     interrupts.heed()
+                    Saved(unfinished(folder), shards).check_whole(state)
                     finish(folder, json.dumps(describe(state, sets, shards, kept)), shards)
         except BaseException:
             if begun:
@@ -110,11 +115,11 @@ def load_logical(
 
     Raises:
         MapMismatch: the map is not there, or is none of its own slots; experts are in slots; ranks were given different maps
-            or folders; a step is going on.
+            or folders, or have different topology, layout, elements or column maps; a step is going on.
         RoutePackError: what a trainer's function gives is not what it was when the set was added.
         JobError: ``log2phys`` is no map of these layers and experts, or ``leave`` names what is not there.
         FileError: a shard or a set is missing or of another save, there is a set that the trainer has not, one has other
-            elements or tensors or is held in another form, bytes are not what they were, or another rank failed.
+            elements, shapes or tensors or is held in another form, bytes are not what they were, or another rank failed.
         PeersLost: a rank is gone, did not answer for too long or (VotesDiffer) left this call.
         KeyboardInterrupt: Ctrl-C here, once all ranks know; the others raise FileError. Once all have loaded it comes too
             late: sets are loaded on all ranks, this one too, and the others do not hear of it.
@@ -131,9 +136,8 @@ def load_logical(
             check_shapes(state, found, folder, leave)
             saved = Saved(folder, found["shards"])
             slots = state.slots(found["log2phys"] if log2phys is None else log2phys)
-            together.said = {"folders": found["digest"], "maps: map to load": map_hash(slots), "types": set_types(state)}
-        _check_said(together.heard, ["folders", "maps: map to load"])
-        check_types(all_types([said["types"] for said in together.heard]), found["sets"], Path(folder))
+            together.said = {"folders": found["digest"], "maps: map to load": map_hash(slots), **said(state, columns)}
+        check_sets(describe_sets(state, check_alike(together.heard)), found["sets"], Path(folder))
         try:
             # Derived tensors are remade inside, too: on no rank is the load good unless it is on all.
             with together.on("loading: sets"):
@@ -155,12 +159,4 @@ def _fill(state: ExpertState, saved: Saved, interrupts: Interrupts) -> None:
             for slot in state.local_slots():
                 interrupts.heed()
                 for tensor, start, part in state.pieces(kind, layer, slot):
-                    saved.fill(base(state, name, layer, experts[slot], tensor), start, part)
-
-
-def _check_said(heard: list[Any], keys: Sequence[str]) -> None:
-    for key in keys:
-        for rank, said in enumerate(heard):
-            if said[key] != heard[0][key]:
-                error = JobError if key == "extra" else MapMismatch
-                raise error(f"ranks 0 and {rank} have different {key}: {heard[0][key][:64]} and {said[key][:64]}")
+                    saved.fill(base(state, name, layer, experts[slot], tensor, state.etp_position()), start, part)

@@ -10,9 +10,9 @@ from typing import Any, Collection, Mapping
 from .._native import FileError, JobError, RoutePackError, map_hash
 from .layout import plain
 from .maps import MapMismatch, slots_of
-from .state import ExpertState
+from .state import Elements, ExpertState
 
-FORMAT = "routepack-live-map 4"
+FORMAT = "routepack-live-map 5"
 MAP_FILE = "routepack_live_map.json"
 SLOTS_FILE = "routepack_map.json"
 """What ``routepack checkpoint apply`` puts beside experts that are in slots."""
@@ -116,8 +116,12 @@ def _check_fields(found: dict[str, Any], path: Path) -> None:
     if (held := map_hash(slots)) != found["sha256"]:
         raise MapMismatch(f"{path}: sha256 = {_short(found['sha256'])}, its slots have {held}")
     for name, one in found["sets"].items():
-        if not isinstance(one, dict) or set(one) != {"element_bytes", "held", "tensors", "dtype"}:
-            raise FileError(f"{path}: no map: sets: {name} = {_short(one)}, expected element_bytes, held, tensors and dtype")
+        if not isinstance(one, dict) or set(one) != {"element_bytes", "held", "tensors"}:
+            raise FileError(f"{path}: no map: sets: {name} = {_short(one)}, expected element_bytes, held and tensors")
+        layers = one["tensors"].values() if isinstance(one["tensors"], dict) else [None]
+        if any(not isinstance(of, list) or len(of) != len(rows) for of in layers):
+            wrong = _short(one["tensors"])
+            raise FileError(f"{path}: no map: sets: {name}: tensors = {wrong}, expected {len(rows)} layers of each")
     for name, sha256 in found["shards"].items():
         # A name, not a way out of the folder.
         if not isinstance(sha256, str) or Path(name).name != name:
@@ -144,32 +148,26 @@ def check_shapes(state: ExpertState, found: dict[str, Any], folder: Path, leave:
         raise FileError(f"{folder}: sets {more} were saved, the trainer has none such: leave={more} does without them")
 
 
-def set_types(state: ExpertState) -> dict[str, dict[str, Any]]:
-    """Of every set: bytes of an element, how it is held, its tensors, and the types of its elements on this rank."""
-    types: dict[str, dict[str, Any]] = {}
-    for number, kind in enumerate(state.kinds()):
-        dtypes = {str(one).removeprefix("torch.") for one in state.dtypes(number)}
-        tensors = sorted(kind.get("tensors", state.tensors))
-        said = {"element_bytes": kind["element_bytes"], "held": kind["held"], "tensors": tensors}
-        types[kind["name"]] = {**said, "dtype": sorted(dtypes)}
-    return types
+def describe_sets(state: ExpertState, elements: Elements) -> dict[str, Any]:
+    """Of every set: bytes of an element, how it is held, and of its tensors what they are by layer."""
+    return {
+        kind["name"]: {"element_bytes": kind["element_bytes"], "held": kind["held"], "tensors": elements[kind["name"]]}
+        for kind in state.kinds()
+    }
 
 
-def all_types(heard: list[Any]) -> dict[str, Any]:
-    """What all ranks say of their sets: a stage of the pipeline sees only its own layers."""
-    names = [list(said) for said in heard]
-    for rank, mine in enumerate(names):
-        if mine != names[0]:
-            raise MapMismatch(f"ranks 0 and {rank} have different sets: {names[0]} and {mine}")
-    return {name: {**one, "dtype": sorted({dtype for said in heard for dtype in said[name]["dtype"]})} for name, one in heard[0].items()}
-
-
-def check_types(mine: dict[str, Any], saved: dict[str, Any], folder: Path) -> None:
+def check_sets(mine: dict[str, Any], saved: dict[str, Any], folder: Path) -> None:
     """FP32 bytes in a BF16 set are other weights, and every map agrees."""
     for name, wanted in mine.items():
-        for what, value in wanted.items():
-            if saved[name][what] != value:
-                raise FileError(f"{folder}: set {name}: {what} = {saved[name][what]!r} was saved, the trainer has {value!r}")
+        found = {**saved[name], "tensors": sorted(saved[name]["tensors"])}
+        for what, value in {**wanted, "tensors": sorted(wanted["tensors"])}.items():
+            if found[what] != value:
+                raise FileError(f"{folder}: set {name}: {what} = {found[what]!r} was saved, the trainer has {value!r}")
+        for tensor, layers in wanted["tensors"].items():
+            for layer, (one, held) in enumerate(zip(saved[name]["tensors"][tensor], layers)):
+                if one != held:
+                    place = f"{folder}: set {name}: {tensor} of layer {layer}"
+                    raise FileError(f"{place}: {_short(one)} was saved, the trainer has {held!r}")
 
 
 def _short(value: Any) -> str:

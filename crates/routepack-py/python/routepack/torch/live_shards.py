@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from pathlib import Path
@@ -24,9 +25,9 @@ MAX_HEADER = 1 << 30
 TYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32", torch.float64: "F64", torch.uint8: "U8", torch.int8: "I8"}
 
 
-def base(state: ExpertState, name: str, layer: int, expert: int, tensor: int) -> str:
-    """The name of a tensor at rest; of its slice on this rank where experts are cut."""
-    part = f".slice{state.etp_position()}" if state.etp() > 1 else ""
+def base(state: ExpertState, name: str, layer: int, expert: int, tensor: int, slice_: int) -> str:
+    """The name of a tensor at rest; of one of its slices where experts are cut."""
+    part = f".slice{slice_}" if state.etp() > 1 else ""
     return f"{name}.layers.{layer}.experts.{expert}.{list(state.tensors)[tensor]}{part}"
 
 
@@ -44,7 +45,7 @@ def write_shard(state: ExpertState, path: Path) -> str:
             experts = state.phys2log(layer)
             for slot in state.local_slots():
                 for tensor, start, part in state.pieces(kind, layer, slot):
-                    whose = base(state, name, layer, experts[slot], tensor)
+                    whose = base(state, name, layer, experts[slot], tensor, state.etp_position())
                     piece = f"{whose}.from{start}" if flat else whose
                     data = as_bytes(part, f"{name}: layer {layer}, slot {slot}")
                     dtype = "U8" if flat else TYPES.get(part.dtype, "U8")
@@ -113,6 +114,22 @@ class Saved:
             if isinstance(error, FileError):
                 raise
             raise FileError(f"{path}: no shard of save_logical: {error!r}") from error
+
+    def check_whole(self, state: ExpertState) -> None:
+        """Raises FileError unless every byte of every tensor of these sets is in some piece."""
+        places = itertools.product(range(state.num_layers), range(state.num_experts), range(state.etp()))
+        for (layer, expert, slice_), kind in itertools.product(places, state.kinds()):
+            for tensor, (name, elements) in enumerate(state.tensors.items()):
+                if name in kind.get("tensors", state.tensors):
+                    whose = base(state, kind["name"], layer, expert, tensor, slice_)
+                    self._check_whole(whose, elements * kind["element_bytes"])
+
+    def _check_whole(self, whose: str, size: int) -> None:
+        at = 0
+        for first, last, _, _ in sorted(self._pieces.get(whose, []), key=lambda piece: piece[:2]):
+            at = max(at, last) if first <= at else at
+        if at < size:
+            raise FileError(f"{whose}: bytes {at} to {size} were not saved by any rank")
 
     def fill(self, whose: str, start: int, part: Tensor) -> None:
         """Writes the bytes of a tensor from ``start`` on to their place on this rank."""

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .._native import JobError, RoutePackError, map_hash, rank_move
+from .alike import check_alike, said
 from .columns import Columns
 from .devices import device_of, finish, given
 from .layout import plain
@@ -71,8 +72,8 @@ class Mover:
 
         Raises:
             MoveFailed: some rank failed; nothing has changed anywhere.
-            MapMismatch: ranks or sets do not agree on map, plan, layout or options, or a step is going on; or the move is
-                done or given up and a rank could not remake its derived sets; or it could neither be done nor undone.
+            MapMismatch: ranks or sets do not agree on map, plan, topology, layout, elements or options, or a step is going on;
+                or the move is done or given up and a rank could not remake its derived sets; or it could neither be done nor undone.
             PeersLost: a rank is gone, did not answer for too long or (VotesDiffer) left this call; sets are torn unless
                 nothing can have been written, or all ranks have said that all is.
             KeyboardInterrupt: Ctrl-C here; nothing has changed anywhere. Once all have written it comes too late: the move
@@ -114,24 +115,18 @@ class Mover:
             state.check_job()
             state.between_steps("a move")
             state.check()
-            sets = state.state_json(state.kinds())
             self._buffers_on = device_of(self.device, state.devices())
             target, options = state.slots(log2phys), json.dumps(self.options, sort_keys=True)
             together.said = {
                 "map in force": state.sha256[:16],
                 "plan": map_hash(target)[:16],
-                "topology": state.topology_json(),
-                "layout of state": sets,
+                **said(state),
                 "options": options,
-                "column maps": "some" if state.column_maps else "none",
                 # Messages between two types of device have no backend.
                 "device of buffers": self._buffers_on.type,
             }
-            planned = rank_move(state.topology_json(), sets, options, state.log2phys, target, state.rank)
-        for what, mine in together.heard[0].items():
-            for rank, other in enumerate(together.heard):
-                if other[what] != mine:
-                    raise MapMismatch(f"ranks 0 and {rank} have different {what}: {mine} and {other[what]}")
+            planned = rank_move(state.topology_json(), state.state_json(state.kinds()), options, state.log2phys, target, state.rank)
+        check_alike(together.heard)
         return target, planned
 
     def _run(self, move: dict[str, Any], interrupts: Interrupts) -> None:

@@ -29,6 +29,10 @@ Bytes = Callable[[int, int, int], Tensor]
 """(layer, slot, tensor) -> the tensor of the expert in that slot on this rank, contiguous; written in place."""
 
 
+Elements = dict[str, dict[str, list[str | None]]]
+"""Of every set and tensor by layer: type of its elements, and its shape where it is held by slot; None where it is elsewhere."""
+
+
 class ExpertState(Layout):
     """Registry of everything that is laid out by the map: model, master, moments, reference, old-actor, EMA and
     offloaded copies, scales. Every set carries the hash of its map; a set with another hash is refused."""
@@ -90,6 +94,7 @@ class ExpertState(Layout):
         else:
             check = functools.partial(check_slots, name, where, list(self._places(kind)), element_bytes, self.tensors)
         check()
+        self._elements(kind, where)
         others = [self._memory(*one) for one in zip(self._kinds, self._held)]
         check_apart(place for memory in [*others, self._memory(kind, where)] for place in memory)
         self._kinds.append(kind)
@@ -101,6 +106,7 @@ class ExpertState(Layout):
         """The checks of ``add`` again, and its errors: what a trainer's functions give may have become a copy, or another piece."""
         for check in self._checks:
             check()
+        self.elements()
         check_apart(place for one in zip(self._kinds, self._held) for place in self._memory(*one))
 
     def devices(self) -> list[torch.device]:
@@ -152,11 +158,31 @@ class ExpertState(Layout):
         """What every set is, in the order they were added."""
         return self._kinds
 
-    def dtypes(self, kind: int) -> set[torch.dtype]:
-        """Types of the elements of a set on this rank."""
-        held = self._held[kind]
-        found = (held.dtype(*place) if isinstance(held, Ranges) else held(*place).dtype for place in self._places(self._kinds[kind]))
-        return {one for one in found if one is not None}
+    def elements(self) -> Elements:
+        """What the elements of every set are on this rank; raises RoutePackError where slots of a layer differ: a move would
+        put bytes of one type or shape where another is."""
+        return {kind["name"]: self._elements(kind, held) for kind, held in zip(self._kinds, self._held)}
+
+    def _elements(self, kind: Mapping[str, Any], held: Bytes | Ranges) -> dict[str, list[str | None]]:
+        names = list(self.tensors)
+        found: dict[str, list[str | None]] = {name: [None] * self.num_layers for name in kind.get("tensors", names)}
+        for layer, slot, index in self._places(kind):
+            if isinstance(held, Ranges):
+                dtype, shape = held.dtype(layer, slot, index), ""
+            else:
+                tensor = held(layer, slot, index)
+                dtype, shape = tensor.dtype, f" {list(tensor.shape)}"
+            if dtype is None:
+                continue
+            one = str(dtype).removeprefix("torch.") + shape
+            layers = found[names[index]]
+            if layers[layer] is None:
+                layers[layer] = one
+            elif layers[layer] != one:
+                place = f"set {kind['name']}: {names[index]} of layer {layer}"
+                both = f"{one} in slot {slot}, {layers[layer]} before it"
+                raise RoutePackError(f"{place}: {both}: expected one type and shape in all slots")
+        return found
 
     def add_derived(self, name: str, drop: Callable[[], None], remake: Callable[[], None]) -> None:
         """Tensors made from others (quantised weights, scales): dropped before a move, remade after it. They are there, made
