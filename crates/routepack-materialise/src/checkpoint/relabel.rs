@@ -55,6 +55,11 @@ impl Relabel {
         Ok(Self { direction: job.direction, map_sha256: map.sha256.clone(), to: to.collect() })
     }
 
+    /// Experts of a layer.
+    pub(crate) fn num_experts(&self) -> usize {
+        self.to.values().next().map_or(0, Vec::len)
+    }
+
     /// Layers of the model whose experts get new numbers.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &usize> {
         self.to.keys()

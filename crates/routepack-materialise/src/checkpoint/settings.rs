@@ -1,8 +1,8 @@
 //! Settings beside the shards, and in their metadata: one that names an expert by its number would speak of another.
 //!
 //! A full name is compared with the map. Whatever else has a number after `expert` or `experts`, as short names, globs and
-//! regular expressions have, is refused, and so are lists and tables by number under a key of experts: nobody knows which
-//! experts they mean.
+//! regular expressions have, is refused, and so are lists and tables by number, or with an entry for each expert, under a
+//! key of experts: nobody knows which experts they mean.
 
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn of_tokens(file: &str) -> bool {
 
 /// Every text of a JSON value, keys too, and what stands under keys of experts.
 fn check_value(job: &Rewrite, relabel: &Relabel, path: &Path, value: Value) -> Result<(), CheckpointError> {
-    if let Some(entry) = numbered_entry(&value) {
+    if let Some(entry) = numbered_entry(&value, relabel.num_experts()) {
         return refuse(path, &entry);
     }
     check_texts(job, relabel, path, value)
@@ -96,15 +96,15 @@ fn check_texts(job: &Rewrite, relabel: &Relabel, path: &Path, value: Value) -> R
 }
 
 /// The first entry of a JSON value that may name an expert by number, as `skip_experts: [3]`.
-fn numbered_entry(value: &Value) -> Option<String> {
+fn numbered_entry(value: &Value, num_experts: usize) -> Option<String> {
     match value {
-        Value::Array(values) => values.iter().find_map(numbered_entry),
+        Value::Array(values) => values.iter().find_map(|value| numbered_entry(value, num_experts)),
         Value::Object(fields) => fields.iter().find_map(|(key, value)| {
             let named = speaks_of(key).is_some_and(|one| by_number(value) || one && value.is_number());
-            if named {
+            if named || of_experts(key).is_some() && of_each(value, num_experts) {
                 return Some(format!("{key}: {}", brief(value)));
             }
-            numbered_entry(value)
+            numbered_entry(value, num_experts)
         }),
         _ => None,
     }
@@ -112,11 +112,10 @@ fn numbered_entry(value: &Value) -> Option<String> {
 
 /// Whether a key speaks of routed experts, not of how many there are; and then, whether of one of them, as `expert_id` does.
 fn speaks_of(key: &str) -> Option<bool> {
-    let key = key.to_ascii_lowercase();
-    let last = key.rsplit(['.', '/']).find(|part| part.contains("expert"))?;
+    let last = of_experts(key)?;
     let words: Vec<&str> = last.split(['_', '-', ' ']).collect();
     let any = |among: &[&str]| words.iter().any(|word| among.contains(word));
-    if last.contains("shared") || any(&["num", "n", "nr", "number", "count", "counts", "per", "top", "k"]) {
+    if any(&["num", "n", "nr", "number", "count", "counts", "per", "top", "k"]) {
         return None;
     }
     let one = last == "expert"
@@ -127,15 +126,39 @@ fn speaks_of(key: &str) -> Option<bool> {
     Some(one)
 }
 
+/// The part of a key that speaks of routed experts, be it of how many.
+fn of_experts(key: &str) -> Option<String> {
+    let key = key.to_ascii_lowercase();
+    let last = key.rsplit(['.', '/']).find(|part| part.contains("expert"))?;
+    (!last.contains("shared")).then(|| last.to_owned())
+}
+
+/// Whether a value has a list or table with an entry for each expert.
+fn of_each(value: &Value, num_experts: usize) -> bool {
+    match value {
+        Value::Array(values) => {
+            values.len() == num_experts || values.iter().any(|value| of_each(value, num_experts))
+        }
+        Value::Object(fields) => {
+            let inside = |(key, value): (&String, &Value)| !of_size(key) && of_each(value, num_experts);
+            fields.len() == num_experts || fields.iter().any(inside)
+        }
+        _ => false,
+    }
+}
+
+/// Sizes of blocks and tensors are lists, too.
+fn of_size(key: &str) -> bool {
+    ["block", "group", "shape", "size", "dim"].iter().any(|word| key.contains(word))
+}
+
 /// Whether a value has numbers in a list, or as keys or texts: places of experts, or their numbers.
 fn by_number(value: &Value) -> bool {
     match value {
         Value::Array(values) => values.iter().any(|value| value.is_number() || by_number(value)),
-        Value::Object(fields) => fields.iter().any(|(key, value)| {
-            // Sizes of blocks and tensors are lists, too.
-            let of_size = ["block", "group", "shape", "size", "dim"].iter().any(|word| key.contains(word));
-            is_numbers(key) || !of_size && by_number(value)
-        }),
+        Value::Object(fields) => {
+            fields.iter().any(|(key, value)| is_numbers(key) || !of_size(key) && by_number(value))
+        }
         Value::String(text) => is_numbers(text),
         _ => false,
     }
@@ -182,12 +205,13 @@ fn check_text(job: &Rewrite, relabel: &Relabel, path: &Path, text: &str) -> Resu
         rest.push_str(if stays { &part[name.len()..] } else { part });
     }
     let text = &rest;
-    match numbered_expert(text) {
+    match numbered_expert(text, relabel.num_experts()) {
         Some(at) => {
             let start = text[..at].char_indices().rev().take(40).last().map_or(at, |(start, _)| start);
             let start = text[start..at].rfind(['\n', '"']).map_or(start, |end| start + end + 1);
             let line = text[start..].chars().take(72).collect::<String>();
-            let around = line.split(['\n', '"']).find(|part| numbered_expert(part).is_some());
+            let around =
+                line.split(['\n', '"']).find(|part| numbered_expert(part, relabel.num_experts()).is_some());
             refuse(path, around.unwrap_or(&line).trim())
         }
         None => Ok(()),
@@ -195,8 +219,8 @@ fn check_text(job: &Rewrite, relabel: &Relabel, path: &Path, text: &str) -> Resu
 }
 
 /// Where a text names an expert by its number: `experts.3`, `expert_3`, `experts-3`, `experts\\.(3|4)`, `experts.[0-2]`,
-/// `skip_experts: [3]`; not `num_experts_per_tok`, `experts.[0-9]+`, shared experts.
-fn numbered_expert(text: &str) -> Option<usize> {
+/// `experts:3`, `skip_experts: [3]`; not `num_experts_per_tok`, `experts.[0-9]+`, shared experts.
+fn numbered_expert(text: &str, num_experts: usize) -> Option<usize> {
     // As long as the text, letter by letter.
     let text = &*text.to_ascii_lowercase();
     text.match_indices("expert").map(|(at, _)| at).find(|&at| {
@@ -214,7 +238,7 @@ fn numbered_expert(text: &str) -> Option<usize> {
                 return is_one(found);
             }
         }
-        is_one(rest) || entry_by_number(&text[..at], &text[at..])
+        is_one(rest) || entry_by_number(&text[..at], &text[at..], num_experts)
     })
 }
 
@@ -245,15 +269,25 @@ fn is_one(whole: &str) -> bool {
     rest.starts_with(is_digit) || escaped && some
 }
 
-/// Whether a line of settings, as YAML and TOML have them, gives numbers to a key of experts: `skip_experts: [3]`.
-fn entry_by_number(before: &str, from: &str) -> bool {
+/// Whether a line of settings, as YAML and TOML have them, gives numbers to a key of experts, `skip_experts: [3]`, or
+/// something to each.
+fn entry_by_number(before: &str, from: &str, num_experts: usize) -> bool {
     let of_key = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
     let start = before.char_indices().rev().take_while(|&(_, letter)| of_key(letter)).last();
     let start = start.map_or(before.len(), |(start, _)| start);
     let len = from.find(|letter| !of_key(letter)).unwrap_or(from.len());
-    let Some(one) = speaks_of(&format!("{}{}", &before[start..], &from[..len])) else { return false };
+    let key = format!("{}{}", &before[start..], &from[..len]);
     let rest = from[len..].trim_start_matches(['"', '\'', ']', ' ']);
     let Some(value) = rest.strip_prefix([':', '=']) else { return false };
+    let column = start - before[..start].rfind('\n').map_or(0, |end| end + 1);
+    if of_experts(&key).is_some() && num_entries(value, column) == Some(num_experts) {
+        return true;
+    }
+    let Some(one) = speaks_of(&key) else { return false };
+    // A name, `experts:3`: settings have a space there.
+    if from[len..].starts_with(':') && value.starts_with(is_digit) {
+        return true;
+    }
     let of_line = value.trim_start_matches([' ', '"', '\'']);
     if one && of_line.starts_with(is_digit) {
         return true;
@@ -267,6 +301,43 @@ fn entry_by_number(before: &str, from: &str) -> bool {
         return item.starts_with(is_digit);
     }
     below && digits.len() < item.len() && digits.trim_start_matches(['"', '\'']).starts_with([':', '='])
+}
+
+/// Entries of a list or table behind its key, or below a key in that column.
+fn num_entries(value: &str, column: usize) -> Option<usize> {
+    let inner = value.trim_start();
+    if !inner.starts_with(['[', '{', '(']) {
+        let (first, below) = value.split_once('\n')?;
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let is_said = |line: &&str| !line.trim_start().is_empty() && !line.trim_start().starts_with('#');
+        let mut lines = below.lines().filter(is_said).peekable();
+        let deep = indent(lines.peek()?);
+        let is_item = |line: &str| line.trim_start().starts_with('-');
+        let listed = is_item(lines.peek()?);
+        if !first.trim().is_empty() || deep < column || deep == column && !listed {
+            return None;
+        }
+        let inside =
+            lines.take_while(|line| indent(line) > deep || indent(line) == deep && is_item(line) == listed);
+        return Some(inside.filter(|line| indent(line) == deep).count());
+    }
+    let (mut depth, mut entries, mut begun) = (0, 0, false);
+    for letter in inner.chars() {
+        match letter {
+            '[' | '{' | '(' => {
+                begun |= depth > 0;
+                depth += 1;
+            }
+            ']' | '}' | ')' if depth == 1 => return Some(entries + usize::from(begun)),
+            ']' | '}' | ')' => depth -= 1,
+            ',' if depth == 1 => {
+                entries += 1;
+                begun = false;
+            }
+            _ => begun |= depth == 1 && !letter.is_whitespace(),
+        }
+    }
+    None
 }
 
 fn is_digit(letter: char) -> bool {
@@ -313,8 +384,17 @@ mod tests {
             "expert: 3",
             "skip_expert = 3",
             "expert_ids: '3'",
+            "local_experts:3",
+            "re:.*experts:3.*",
+            "per_expert_bits: [4, 8, 4, 8]",
+            "bits_per_expert = [\n  4,\n  8,\n  4,\n  8,\n]",
+            "num_experts_bits: {a: 4, b: {c: 1, d: 2}, e: [1, 2], f: 8}",
+            "expert_dtype: [fp8, bf16, fp8, bf16]",
+            "all:\n  expert_dtype:\n    - fp8\n    # of them all\n    - bf16\n    - fp8\n\n    - bf16\n  other: 3",
+            "expert_dtype:\n- fp8\n- bf16\n- fp8\n- bf16\nother: 3",
+            "expert_dtype:\n  a: fp8\n  b:\n    c: x\n  d: fp8\n  e: bf16",
         ] {
-            assert!(numbered_expert(named).is_some(), "{named}");
+            assert!(numbered_expert(named, 4).is_some(), "{named}");
         }
         for of_none in [
             "num_experts_per_tok",
@@ -338,8 +418,15 @@ mod tests {
             "expert_layer_period: 2",
             "experts: 128",
             "num_shared_expert: [1, 1]",
+            "expert_dtype: [fp8, bf16, fp8]",
+            "shared_expert_dtype: [fp8, bf16, fp8, bf16]",
+            "expert_dtype:\n  - fp8\n  - bf16\nother:\n  - fp8\n  - bf16",
+            "- expert_dtype:\n- b\n- c\n- d\n- e",
+            "expert_dtype: fp8\na: 1\nb: 2\nc: 3\nd: 4",
+            "\"n_routed_experts\":4,\"local_experts\":4",
+            "num_experts:4",
         ] {
-            assert!(numbered_expert(of_none).is_none(), "{of_none}");
+            assert!(numbered_expert(of_none, 4).is_none(), "{of_none}");
         }
     }
 
@@ -358,8 +445,13 @@ mod tests {
             json!({"SkipExperts": ["3"]}),
             json!({"experts": [[1, 3]]}),
             json!({"hotExperts": [3]}),
+            json!({"per_expert_bits": [4, 8, 4, 8]}),
+            json!({"quantization_config": {"bits_per_expert": {"a": 4, "b": 8, "c": 4, "d": 8}}}),
+            json!({"num_experts_bits": [4, 8, 4, 8]}),
+            json!({"expert_dtype": ["fp8", "bf16", "fp8", "bf16"]}),
+            json!({"expert_dtype": {"up": ["fp8", "bf16", "fp8", "bf16"]}}),
         ] {
-            assert!(numbered_entry(&named).is_some(), "{named}");
+            assert!(numbered_entry(&named, 4).is_some(), "{named}");
         }
         for of_none in [
             json!({"num_experts": 128, "num_experts_per_tok": 8, "n_routed_experts": 256}),
@@ -368,8 +460,10 @@ mod tests {
             json!({"experts": {"bits": 4, "weight_block_size": [128, 128], "dtype": "fp8"}}),
             json!({"ignore": ["mlp.experts"], "mlp_only_layers": [3]}),
             json!({"skip_experts": [], "experts_implementation": "grouped_mm"}),
+            json!({"expert_dtype": ["fp8", "bf16", "fp8"], "shared_expert_dtype": ["a", "b", "c", "d"]}),
+            json!({"experts": {"block_shape": [1, 2, 3, 4]}, "local_experts": 4}),
         ] {
-            assert!(numbered_entry(&of_none).is_none(), "{of_none}");
+            assert!(numbered_entry(&of_none, 4).is_none(), "{of_none}");
         }
     }
 }
