@@ -42,6 +42,22 @@ fn there_and_back() {
     refuse("checkpoint apply hf --map place.json --layers 3-1 -o out", 3, "--layers 3-1: expected ascending");
     refuse("checkpoint apply hf --map place.json --layers 1 -o out", 3, "no experts in layer 1");
     refuse("checkpoint apply none --map place.json -o out", 4, "none: cannot read");
+    fs::write(
+        folder.join("twice.json"),
+        r#"{"log2phys": [[0, 1, 2, 3]], "ep": 2, "log2phys": [[2, 1, 0, 3]]}"#,
+    )
+    .expect("written");
+    refuse(
+        "checkpoint apply hf --map twice.json -o out",
+        3,
+        "twice.json: no map: duplicate field `log2phys`",
+    );
+    // Nobody writes to it: a command that opens it waits for ever.
+    #[cfg(unix)]
+    {
+        assert!(Command::new("mkfifo").arg(folder.join("pipe.json")).status().expect("mkfifo").success());
+        refuse("checkpoint apply hf --map pipe.json -o out", 4, "pipe.json: cannot read: no regular file");
+    }
     let output = run(folder, "checkpoint apply hf -o out");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && said.contains("<--plan <PLAN>|--map <MAP>>"), "{said}");

@@ -154,12 +154,17 @@ fn map_of_plan(path: &Path, layers: Option<Vec<usize>>) -> Result<CheckpointMap,
 
 fn read_map(path: &Path, layers: Option<Vec<usize>>) -> Result<CheckpointMap, Failure> {
     let shown = path.display();
+    // A pipe may never end.
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(Failure::File(format!("{shown}: cannot read: no regular file")));
+    }
     let json =
         std::fs::read(path).map_err(|error| Failure::File(format!("{shown}: cannot read: {error}")))?;
     let value: serde_json::Value =
         serde_json::from_slice(&json).map_err(|error| Failure::input(&shown, format!("no JSON: {error}")))?;
     if value.get("format").is_none() {
-        let file: PlacementFile = serde_json::from_value(value)
+        // From the text: a value has lost all but the last of fields given twice.
+        let file: PlacementFile = serde_json::from_slice(&json)
             .map_err(|error| Failure::input(&shown, format!("no map: {error}")))?;
         return CheckpointMap::new(file.log2phys, layers).map_err(|error| Failure::input(&shown, error));
     }
