@@ -87,6 +87,15 @@ def types_and_shapes_are_one_in_all_slots_of_a_layer(folder):
         heard = everybody_says(work)
         assert all("set weight: fc2 of layer 1: float16 [40] in slot 6, bfloat16 [40] before it" in one for one in heard), heard
     held.state.check()
+    # Or is not there any more.
+    if dist.get_rank() == 3:
+        del held.held[place]
+    for work in [lambda: Mover(held.state).move(draw(1)), lambda: save_logical(held.state, folder / "later")]:
+        heard = everybody_says(work)
+        assert "weight: layer 1, slot 6, fc2: cannot be had: KeyError" in heard[3], heard
+        assert heard[3].startswith(("MoveFailed: a move was given up", "RoutePackError")), heard
+        assert all("was given up: rank 3: weight: layer 1, slot 6, fc2: cannot be had" in one for one in heard[:3]), heard
+    held.state.check()
 
 
 def types_and_shapes_are_one_on_all_ranks(folder):

@@ -111,21 +111,34 @@ class Mover:
     def _prepare(self, log2phys: Any, interrupts: Interrupts) -> tuple[Slots, str]:
         """The move, once every rank has planned the same one; a rank that cannot tells all others."""
         state = self.state
-        with Together(state.peers, "a move", interrupts, _unchanged).on("a move: plan") as together:
-            state.check_job()
-            state.between_steps("a move")
-            state.check()
-            self._buffers_on = device_of(self.device, state.devices())
-            target, options = state.slots(log2phys), json.dumps(self.options, sort_keys=True)
-            together.said = {
-                "map in force": state.sha256[:16],
-                "plan": map_hash(target)[:16],
-                **said(state),
-                "options": options,
-                # Messages between two types of device have no backend.
-                "device of buffers": self._buffers_on.type,
-            }
-            planned = rank_move(state.topology_json(), state.state_json(state.kinds()), options, state.log2phys, target, state.rank)
+        spoiled: RoutePackError | None = None
+        try:
+            with Together(state.peers, "a move", interrupts, _unchanged).on("a move: plan") as together:
+                state.check_job()
+                state.between_steps("a move")
+                state.check()
+                try:
+                    # What functions give now may be no longer what it was.
+                    state.check_memory()
+                except RoutePackError as failure:
+                    spoiled = failure
+                    raise
+                self._buffers_on = device_of(self.device, state.devices())
+                target, options = state.slots(log2phys), json.dumps(self.options, sort_keys=True)
+                together.said = {
+                    "map in force": state.sha256[:16],
+                    "plan": map_hash(target)[:16],
+                    **said(state),
+                    "options": options,
+                    # Messages between two types of device have no backend.
+                    "device of buffers": self._buffers_on.type,
+                }
+                sets = state.state_json(state.kinds())
+                planned = rank_move(state.topology_json(), sets, options, state.log2phys, target, state.rank)
+        except RoutePackError as failure:
+            if failure is spoiled:
+                raise _unchanged(f"a move was given up: {failure}") from failure
+            raise
         check_alike(together.heard)
         return target, planned
 
@@ -135,8 +148,6 @@ class Mover:
         error: BaseException | None = None
         try:
             self.on_event("allocate", 0)
-            # What functions give now may be no longer what it was.
-            self.state.check_memory()
             # Dropped first: their memory is there for the buffers.
             self.state.drop()
             send = [self._buffer(move["message_bytes"]) for _ in range(2)]
