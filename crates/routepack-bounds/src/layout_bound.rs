@@ -8,7 +8,8 @@
 //!    Σ⌈·⌉ ≥ ⌈Σ·⌉) + X (that part, that stage's layers), and Σ_g U_g of the part to at least the largest of its stages'.
 //!    With `pace = all-layers` S = 1, and this is 1 + 2.
 //! 4. Worst shard: the largest of a part's slot groups is at least their average; or one slot's units decide
-//!    ([`slot_pigeonhole`]).
+//!    ([`slot_pigeonhole`]); or, with few units a cell, one unit does, under a placement with the peaks of its own rows
+//!    ([`ExpertPeaks::heaviest_unit`]).
 //! 5. Worst row-shard: ⌈worst shard / R⌉, or the heaviest unit.
 //!
 //! Complexity: that of its terms. Every term is a function of the inputs alone, so a report can recompute it.

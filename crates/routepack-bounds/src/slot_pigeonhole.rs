@@ -6,7 +6,8 @@
 //! parts' shards, the worst has Σ_l Γ_l·max_p W ≥ Σ_l Γ_l·(mean over parts and ranks) ≥
 //! Σ_l Γ_l·top_k·Σ_{u on d} ρ(u)/(P·parts). So with the weight w(u) = P·parts·φ̄(u) + (Σ_l Γ_l)·top_k·ρ(u) the worst
 //! shard costs at least the heaviest slot's weight / (P·parts). Every slot takes at least R units, one a cell, and
-//! [`pigeonhole`] bounds the heaviest of D slots. For one row-shard (`max J`) the heaviest unit alone is the bound.
+//! [`pigeonhole`] bounds the heaviest of D slots. For one row-shard (`max J`) the heaviest unit alone is the bound, here with
+//! its rows even over the ranks.
 //! Where the slowest of S pipeline stages paces, the stage with the largest Σ Γ of its layers is looked at, with that Σ
 //! instead of the sum over all layers and φ̄/S instead of φ̄. ∎
 //! Complexity: O(n log n).

@@ -10,7 +10,8 @@
 //! the peaks alone show one a block. The temperature falls geometrically from a fraction of the mean change of such swaps.
 //! The placement of least cost met is kept and led to a local optimum: no swap of two experts lowers the cost. Never worse
 //! than the start. Who stays on its rank keeps its slot; of the experts of a layer at most so many leave the ranks of the
-//! resident placement, if a limit is given. Where moves are charged, the descent comes first and says how many pay.
+//! resident placement, if a limit is given. Where moves are charged, the descent comes first and says how many pay. Layers
+//! share a budget of swaps looked at: with many experts in many layers each has fewer.
 //! Complexity: O(E) a look, O(E + P·B) a swap; O(E²·B) a pass of the descent.
 //! References: S. Kirkpatrick, C. D. Gelatt and M. P. Vecchi, Optimization by simulated annealing, Science 220, 1983,
 //! doi 10.1126/science.220.4598.671. The objective is that of DESIGN §1.3; PLACEMENT §2.3 measures why it asks for its

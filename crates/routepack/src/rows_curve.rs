@@ -124,27 +124,35 @@ fn bins_of(instance: &Instance, layout: &Layout) -> Vec<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use routepack_generate::{Preset, window};
     use routepack_simulate::presets;
 
     use super::*;
     use crate::{Control, Job, plan, simulate_plan};
 
-    #[test]
-    fn the_curve_begins_with_the_plan_and_more_rows_shrink_the_bubble() {
+    /// A plan in so many stages, little searched, and its window.
+    fn planned(stages: u32) -> (Plan, Arc<Batch>) {
         let mut recipe = Preset::Mixed.recipe();
         recipe.prompts = 24;
         let made = window(&recipe, 1).expect("valid");
         let mut job = Job::new(made.setting);
-        (job.topology.dp, job.topology.pp) = (4, 2);
+        (job.topology.dp, job.topology.pp) = (4, stages);
         (job.topology.ep, job.arrange.proposals_per_unit, job.refine.turns) = (4, 20, 0);
         let batch = Arc::new(made.batch);
-        let plan = plan(&batch, &job, &mut Control::new()).expect("a plan");
-        let (model, cluster) = (
-            presets::model("mixed-half-qwen3").expect("a preset"),
-            presets::cluster("h20").expect("a preset"),
-        );
-        let options = SimulateOptions::default();
+        (plan(&batch, &job, &mut Control::new()).expect("a plan"), batch)
+    }
+
+    fn machine() -> (Model, Cluster, SimulateOptions) {
+        let model = presets::model("mixed-half-qwen3").expect("a preset");
+        (model, presets::cluster("h20").expect("a preset"), SimulateOptions::default())
+    }
+
+    #[test]
+    fn the_curve_begins_with_the_plan_and_more_rows_shrink_the_bubble() {
+        let ((plan, batch), (model, cluster, options)) = (planned(2), machine());
         let machine = (&model, &cluster, &options);
         let curve = rows_curve(&plan, &batch, 2, machine, &|| false).expect("a curve");
         let rows: Vec<u64> = curve.iter().map(|point| point.rows).collect();
@@ -157,5 +165,27 @@ mod tests {
         let share = |point: &RowsPoint| point.bubble / point.seconds;
         assert!(share(&curve[2]) < share(&curve[0]), "{curve:?}");
         assert_eq!(rows_curve(&plan, &batch, 2, machine, &|| true).expect("stopped"), curve[..1]);
+    }
+
+    /// With one stage no order is sought, which would hear the stop, too.
+    #[test]
+    fn a_curve_that_is_stopped_ends_with_a_point_searched_in_full() {
+        let (model, cluster, options) = machine();
+        for stages in [1, 2] {
+            let (plan, batch) = planned(stages);
+            let curve = |most: u32| {
+                let asked = AtomicU32::new(0);
+                let stop = || asked.fetch_add(1, Ordering::Relaxed) >= most;
+                rows_curve(&plan, &batch, 2, (&model, &cluster, &options), &stop).expect("a curve")
+            };
+            let whole = curve(u32::MAX);
+            let mut lengths = BTreeSet::new();
+            for most in (0..14).map(|power| 1 << power) {
+                let stopped = curve(most);
+                assert_eq!(stopped, whole[..stopped.len()], "{stages} stages, after {most}");
+                lengths.insert(stopped.len());
+            }
+            assert!(lengths.len() > 1, "{lengths:?}");
+        }
     }
 }

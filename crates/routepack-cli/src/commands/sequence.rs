@@ -332,7 +332,10 @@ fn text(answer: &Answer) -> String {
     let header = ["window", "arm", "joint score", "peak above %", "moved", "MB", "link ms"];
     let mut text = render(&header, &rows);
     if !answer.finished {
-        text.push_str("\nstopped early: the best plans so far; of the last window some arms had less time");
+        text.push_str("\nstopped early: the best plans so far");
+        if answer.totals.len() > 1 {
+            text.push_str("; of the last window some arms had less time");
+        }
     }
     text
 }
