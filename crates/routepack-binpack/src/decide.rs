@@ -24,12 +24,17 @@ use crate::error::PackError;
 use crate::forced_bins::forced_bins;
 use crate::pattern_master::PatternMaster;
 use crate::pricing::Pricing;
+use crate::set_aside::{FEW, Found, set_aside};
 use crate::tree_search::{DiveKind, History, Settled, TreeSearch, dive};
 use crate::types::{Pattern, Types};
 use crate::work::Work;
 
 /// Words of bits that the search for bins filled for good may fill.
 const FORCED_WORDS: u64 = 2_000_000_000;
+/// Words of bits that the search for items to set aside may fill.
+const ASIDE_WORDS: u64 = 30_000_000_000;
+/// Most cases of what is left once items are set aside.
+const REST_CASES: u64 = 100;
 /// Cases of each of the first two attempts; every further two, with other pairs, have twice as many.
 const FIRST_ATTEMPTS: u64 = 30;
 /// A pattern worth more than 1 + 2^-MUCH improves much.
@@ -89,65 +94,103 @@ pub fn decide(
     stream: &Stream,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Decision, PackError> {
+    let asked = Asked { statement, types, bins, limits, stream, stop };
     // The checker takes no fills where there is a limit of items, even if it can't bind.
     let limited = statement.max_items.is_some();
     let mut filled = if limited { Vec::new() } else { forced_bins(types, bins, FORCED_WORDS, stop) };
     if filled.is_empty() {
-        return search(statement, types, bins, start, limits, stream, stop);
+        return asked.settle(start);
     }
     // Steps lead with the item that needs the bin; patterns are in order of types.
     let sizes = |bin: &Pattern| TreeNode::Fill(bin.iter().map(|&kind| types.sizes[kind as usize]).collect());
     let fills: Vec<_> = filled.iter().map(sizes).collect();
     filled.iter_mut().for_each(|bin| bin.sort_unstable());
-    let left = types.without(&filled);
-    let statement = Statement { sizes: left.all_sizes(), ..statement.clone() };
-    let (bins, few) = (bins - filled.len() as u64, left.renumbered(types, start));
-    let decision = search(&statement, &left, bins, &few, limits, stream, stop)?;
-    let back = |patterns: Vec<Pattern>| types.renumbered(&left, &patterns);
+    let decision = asked.settle_rest(&filled, start)?;
     let answer = match decision.answer {
-        Decided::Fits(rest) => Decided::Fits([filled.clone(), back(rest)].concat()),
+        Decided::Fits(rest) => Decided::Fits([&filled[..], &rest].concat()),
         Decided::Refuted(tree) => Decided::Refuted(fills.into_iter().chain(tree).collect()),
         Decided::Open => Decided::Open,
     };
-    let patterns = [back(decision.patterns), filled].concat();
+    let patterns = [decision.patterns, filled].concat();
     Ok(Decision { answer, patterns, work: decision.work })
 }
 
-/// The search, once bins have been filled for good.
-fn search(
-    statement: &Statement,
-    types: &Types,
+/// What is asked, once bins have been filled for good.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    statement: &'a Statement,
+    types: &'a Types,
     bins: u64,
-    start: &[Pattern],
-    limits: &DecideLimits,
-    stream: &Stream,
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<Decision, PackError> {
-    let Some(waste) = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total()) else {
-        return Ok(Decision { answer: Decided::Open, patterns: start.to_vec(), work: Work::default() });
-    };
-    let one = one(types.capacity, types.sizes.last().copied().unwrap_or(1));
-    let question = Question { statement, types, bins, one, limits };
-    let case = Case::root(statement, types, waste.min(types.capacity.into()) as u64);
-    let mut master = PatternMaster::new(&case.space)?;
-    master.add(start.iter().filter(|pattern| case.space.holds(pattern)).cloned())?;
-    let mut pricing = [Pricing::new(limits.table_bytes), Pricing::new(limits.table_bytes)];
-    let mut program =
-        CaseProgram { question: &question, master, pricing: &mut pricing[0], stop, work: Work::default() };
-    let first = solve_first(&mut program, &case, &stream.child(0))?;
-    let solved = program.master.solve(stop)?;
-    let patterns = solved.map_or_else(|| start.to_vec(), |solved| program.master.ranked(&solved));
-    let CaseProgram { master, mut work, .. } = program;
-    let answer = match first {
-        First::Packed(bins) => Decided::Fits(bins),
-        First::Solved(Converged::Closed(leaf)) => Decided::Refuted(vec![TreeNode::Leaf(leaf)]),
-        First::Solved(Converged::Open) => Decided::Open,
-        First::Solved(Converged::Fractional(solution)) => {
-            let start = Start { question: &question, case, master: Mutex::new(master), solution, stream };
-            attempts(&start, &mut pricing, &mut work, stop)?
+    limits: &'a DecideLimits,
+    stream: &'a Stream,
+    stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Asked<'_> {
+    /// Whether what some bins leave fits into the others; all patterns are those of the others.
+    fn settle_rest(&self, filled: &[Pattern], start: &[Pattern]) -> Result<Decision, PackError> {
+        let rest = self.types.without(filled);
+        let statement = Statement { sizes: rest.all_sizes(), ..self.statement.clone() };
+        let bins = self.bins - filled.len() as u64;
+        let asked = Asked { statement: &statement, types: &rest, bins, ..*self };
+        let decision = asked.settle(&rest.renumbered(self.types, start))?;
+        let back = |patterns: Vec<Pattern>| self.types.renumbered(&rest, &patterns);
+        let answer = match decision.answer {
+            Decided::Fits(bins) => Decided::Fits(back(bins)),
+            answer => answer,
+        };
+        Ok(Decision { answer, patterns: back(decision.patterns), work: decision.work })
+    }
+
+    /// A packing that comes apart once items are set aside.
+    fn come_apart(&self, work: &mut Work) -> Found {
+        let limits = DecideLimits { cases: self.limits.cases.min(REST_CASES), ..*self.limits };
+        let few = Asked { limits: &limits, ..*self };
+        let mut pack_rest = |filled: &[Pattern]| {
+            let decision = few.settle_rest(filled, &[])?;
+            *work += decision.work;
+            let Decided::Fits(rest) = decision.answer else { return Ok(None) };
+            let mut bins = filled.to_vec();
+            bins.iter_mut().for_each(|bin| bin.sort_unstable());
+            Ok(Some([bins, rest].concat()))
+        };
+        set_aside(self.types, self.bins, ASIDE_WORDS, &mut pack_rest, self.stop)
+    }
+
+    /// The search.
+    fn settle(&self, start: &[Pattern]) -> Result<Decision, PackError> {
+        let Asked { statement, types, bins, limits, stream, stop } = *self;
+        let mut work = Work::default();
+        let Some(waste) = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total()) else {
+            return Ok(Decision { answer: Decided::Open, patterns: start.to_vec(), work });
+        };
+        if bins > FEW
+            && let Some(bins) = self.come_apart(&mut work)?
+        {
+            return Ok(Decision { answer: Decided::Fits(bins), patterns: start.to_vec(), work });
         }
-    };
-    Ok(Decision { answer, patterns, work })
+        let one = one(types.capacity, types.sizes.last().copied().unwrap_or(1));
+        let question = Question { statement, types, bins, one, limits };
+        let case = Case::root(statement, types, waste.min(types.capacity.into()) as u64);
+        let mut master = PatternMaster::new(&case.space)?;
+        master.add(start.iter().filter(|pattern| case.space.holds(pattern)).cloned())?;
+        let mut pricing = [Pricing::new(limits.table_bytes), Pricing::new(limits.table_bytes)];
+        let mut program = CaseProgram { question: &question, master, pricing: &mut pricing[0], stop, work };
+        let first = solve_first(&mut program, &case, &stream.child(0))?;
+        let solved = program.master.solve(stop)?;
+        let patterns = solved.map_or_else(|| start.to_vec(), |solved| program.master.ranked(&solved));
+        let CaseProgram { master, mut work, .. } = program;
+        let answer = match first {
+            First::Packed(bins) => Decided::Fits(bins),
+            First::Solved(Converged::Closed(leaf)) => Decided::Refuted(vec![TreeNode::Leaf(leaf)]),
+            First::Solved(Converged::Open) => Decided::Open,
+            First::Solved(Converged::Fractional(solution)) => {
+                let start = Start { question: &question, case, master: Mutex::new(master), solution, stream };
+                attempts(&start, &mut pricing, &mut work, stop)?
+            }
+        };
+        Ok(Decision { answer, patterns, work })
+    }
 }
 
 /// What comes of the first case.
@@ -158,7 +201,7 @@ enum First {
 
 /// Solves the first case, with a dive before its program has fully converged: packings mostly come so.
 fn solve_first(program: &mut CaseProgram<'_>, case: &Case, stream: &Stream) -> Result<First, PackError> {
-    program.work.cases = 1;
+    program.work.cases += 1;
     let converged = program.converge(case, MUCH)?;
     if !matches!(converged, Converged::Fractional(_)) {
         return Ok(First::Solved(converged));

@@ -12,6 +12,8 @@
 //! Complexity: O(bins filled · types · log(demand) · C/64), limited by words in all and in one look.
 //! Reference: S. Martello, P. Toth, Knapsack Problems (1990), ch. 8. Deviation: only sets within the waste count.
 
+use std::ops::Range;
+
 use crate::types::{Pattern, Types};
 
 /// Most words of bits in one look, 32 MiB: where capacities are wider, only pairs of items that fill a bin are found.
@@ -25,56 +27,87 @@ pub(crate) fn forced_bins(
     words: u64,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Vec<Pattern> {
-    let waste = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total());
-    let (Some(waste), None) = (waste, types.max_items) else { return Vec::new() };
-    let mut left = Left {
-        types,
-        demands: types.demands.clone(),
-        waste: waste.min(types.capacity.into()) as u64,
-        layers: Vec::new(),
-        words,
-    };
-    let (mut filled, mut items) = (Vec::new(), types.num_items());
-    let large = types.sizes.partition_point(|&size| size >= types.capacity.div_ceil(3));
-    loop {
-        let before = filled.len();
-        for kind in 0..large as u32 {
-            while left.demands[kind as usize] > 0 && !stop() {
-                let Some(bin) = left.bin_of(kind) else { break };
-                items -= bin.len() as u64;
-                if items < bins - filled.len() as u64 {
-                    return filled;
-                }
-                bin.iter().for_each(|&kind| left.demands[kind as usize] -= 1);
-                filled.push(bin);
-            }
-        }
-        if filled.len() == before || left.words == 0 || stop() {
-            return filled;
-        }
-    }
+    Left::new(types, bins, words).map_or_else(Vec::new, |mut left| {
+        left.fill(stop);
+        left.filled
+    })
 }
 
 /// What is left of the items.
-struct Left<'a> {
+pub(crate) struct Left<'a> {
     types: &'a Types,
-    demands: Vec<u32>,
+    pub(crate) demands: Vec<u32>,
+    /// Bins filled for good.
+    pub(crate) filled: Vec<Pattern>,
+    bins: u64,
     /// At most this much of a bin stays empty.
     waste: u64,
     /// The bits of totals, layer by layer; kept for their memory.
     layers: Vec<u64>,
     /// Words that may still be filled.
-    words: u64,
+    pub(crate) words: u64,
 }
 
-impl Left<'_> {
+impl<'a> Left<'a> {
+    /// All items; `None` where the rule says nothing: more volume than the bins have, or a limit of items.
+    pub(crate) fn new(types: &'a Types, bins: u64, words: u64) -> Option<Self> {
+        let waste = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total())?;
+        let waste = waste.min(types.capacity.into()) as u64;
+        let demands = types.demands.clone();
+        let left = Self { types, demands, filled: Vec::new(), bins, waste, layers: Vec::new(), words };
+        types.max_items.is_none().then_some(left)
+    }
+
+    /// Bins that are left.
+    pub(crate) fn bins_left(&self) -> u64 {
+        self.bins - self.filled.len() as u64
+    }
+
+    /// Types of which no three fit into a bin: what bins are filled for.
+    pub(crate) fn large(&self) -> Range<u32> {
+        0..self.types.sizes.partition_point(|&size| size >= self.types.capacity.div_ceil(3)) as u32
+    }
+
+    /// Fills bins as long as the rule says how.
+    pub(crate) fn fill(&mut self, stop: &(dyn Fn() -> bool + Sync)) {
+        let mut items: u64 = self.demands.iter().map(|&demand| u64::from(demand)).sum();
+        loop {
+            let before = self.filled.len();
+            for kind in self.large() {
+                while self.demands[kind as usize] > 0 && !stop() {
+                    let Some(bin) = self.bin_of(kind) else { break };
+                    items -= bin.len() as u64;
+                    if items < self.bins_left() {
+                        return;
+                    }
+                    bin.iter().for_each(|&kind| self.demands[kind as usize] -= 1);
+                    self.filled.push(bin);
+                }
+            }
+            if self.filled.len() == before || self.words == 0 || stop() {
+                return;
+            }
+        }
+    }
+
+    /// What there is to see with one item less.
+    pub(crate) fn without_one<T>(&mut self, kind: u32, look: impl FnOnce(&mut Self) -> T) -> T {
+        self.demands[kind as usize] -= 1;
+        let seen = look(self);
+        self.demands[kind as usize] += 1;
+        seen
+    }
+
+    /// The room beside an item.
+    pub(crate) fn room(&self, kind: u32) -> u64 {
+        self.types.capacity - self.types.sizes[kind as usize]
+    }
+
     /// The bin that an item of this type may have for good.
     fn bin_of(&mut self, kind: u32) -> Option<Pattern> {
-        let room = self.types.capacity - self.types.sizes[kind as usize];
-        self.demands[kind as usize] -= 1;
-        let others = self.others(room);
-        self.demands[kind as usize] += 1;
-        others.map(|others| [&[kind][..], &others].concat())
+        let room = self.room(kind);
+        let others = self.without_one(kind, |left| left.others(room))?;
+        Some([&[kind][..], &others].concat())
     }
 
     /// One or two items that fill the room, as no others need it.
@@ -82,20 +115,31 @@ impl Left<'_> {
         if let Some(other) = self.of_size(room) {
             return Some(vec![other]);
         }
-        // Without a set that fills the room there are no two items that do, and one of two that may must be in it.
-        let mut full = self.set_within(room, room, &[])?;
+        let full = self.full(room);
+        let pairs = self.pairs(&full, room);
+        // With words at their end nobody knows.
+        let pair = pairs.into_iter().find(|&pair| self.instead_of(pair, room).is_none() && self.words > 0)?;
+        Some(pair.to_vec())
+    }
+
+    /// A set that fills the room, as types: a pair which may have it for good has one of them.
+    pub(crate) fn full(&mut self, room: u64) -> Pattern {
+        let mut full = self.set_within(room, room, &[]).unwrap_or_default();
         full.dedup();
-        full.into_iter().find_map(|one| {
-            self.demands[one as usize] -= 1;
-            let other = self.of_size(room - self.types.sizes[one as usize]);
-            self.demands[one as usize] += 1;
-            let pair = [one, other?];
-            let above = pair.map(|kind| self.types.sizes[kind as usize] + 1).into_iter().max();
-            let least = room.saturating_sub(self.waste).max(above.unwrap_or(0));
-            // With words at their end nobody knows.
-            let free = self.set_within(least, room, &pair).is_none() && self.words > 0;
-            free.then(|| pair.to_vec())
-        })
+        full
+    }
+
+    /// Pairs that fill the room with one of these.
+    pub(crate) fn pairs(&mut self, full: &[u32], room: u64) -> Vec<[u32; 2]> {
+        let other = |left: &mut Self, one: u32| left.of_size(room - left.types.sizes[one as usize]);
+        let pair = |&one: &u32| Some([one, self.without_one(one, |left| other(left, one))?]);
+        full.iter().filter_map(pair).collect()
+    }
+
+    /// A set of others for whose sake the pair may not have the room for good.
+    pub(crate) fn instead_of(&mut self, pair: [u32; 2], room: u64) -> Option<Pattern> {
+        let above = pair.map(|kind| self.types.sizes[kind as usize] + 1).into_iter().max();
+        self.set_within(room.saturating_sub(self.waste).max(above.unwrap_or(0)), room, &pair)
     }
 
     fn of_size(&self, size: u64) -> Option<u32> {

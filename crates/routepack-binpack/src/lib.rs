@@ -32,6 +32,7 @@ mod repack;
 mod restricted_program;
 mod search;
 mod sequential_value_correction;
+mod set_aside;
 mod subset_row_cuts;
 mod subset_sum;
 mod subset_sum_fill;

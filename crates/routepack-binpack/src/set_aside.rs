@@ -1,0 +1,196 @@
+//! Packings into K bins of what comes apart bin by bin once an item or two are set aside.
+//!
+//! Problem: an item may not have two others for good (forced_bins.rs) because a set of others fits instead of the two. With
+//! some item of that set aside it may, and so on. Instances put together bin by bin from a small one, of which one item
+//! was cut in two before (M. Delorme, M. Iori, S. Martello, European Journal of Operational Research 255 (2016),
+//! doi:10.1016/j.ejor.2016.04.030: "augmented IRUP"), come apart once the two pieces are aside.
+//! Method: of every set that is in the way one item is set aside, at most [`ASIDE`] in all, and bins are filled as long as
+//! the rule says how. Where few bins are left, these are decided with what was set aside. Nothing is proved where all fail.
+//! Complexity: O(w · s^ASIDE) fillings, w sets of s types that are in the way; limited by words of bits.
+//! Reference: W. D. Harvey, M. L. Ginsberg, Limited discrepancy search, IJCAI 1995.
+
+use std::collections::HashSet;
+
+use crate::error::PackError;
+use crate::forced_bins::Left;
+use crate::types::{Pattern, Types};
+
+/// Most items set aside.
+const ASIDE: usize = 2;
+/// So few bins are decided as they are.
+pub(crate) const FEW: u64 = 12;
+
+/// A packing, if there is one.
+pub(crate) type Found = Result<Option<Vec<Pattern>>, PackError>;
+
+/// Packs the rest, given the bins filled so far.
+pub(crate) type PackRest<'a> = dyn FnMut(&[Pattern]) -> Found + 'a;
+
+/// A packing into `bins` bins, if all but a few come apart. `words`: of bits that all looks may fill.
+///
+/// # Errors
+/// Those of `pack_rest`.
+pub(crate) fn set_aside(
+    types: &Types,
+    bins: u64,
+    words: u64,
+    pack_rest: &mut PackRest<'_>,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Found {
+    let Some(left) = Left::new(types, bins, words) else { return Ok(None) };
+    let mut aside = Aside { left, kinds: Pattern::new(), seen: HashSet::new(), pack_rest, stop };
+    aside.take_apart()
+}
+
+/// What is set aside, item by item.
+struct Aside<'a> {
+    kinds: Pattern,
+    /// The others.
+    left: Left<'a>,
+    /// What was set aside before, in order of types.
+    seen: HashSet<Pattern>,
+    pack_rest: &'a mut PackRest<'a>,
+    stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Aside<'_> {
+    /// Fills what can be filled; then every set that is in the way loses an item.
+    fn take_apart(&mut self) -> Found {
+        let mut key = self.kinds.clone();
+        key.sort_unstable();
+        if !self.seen.insert(key) {
+            return Ok(None);
+        }
+        let (demands, filled) = (self.left.demands.clone(), self.left.filled.len());
+        self.left.fill(self.stop);
+        let mut found = None;
+        if self.left.bins_left() <= FEW {
+            found = (self.pack_rest)(&self.left.filled)?;
+        } else if self.kinds.len() < ASIDE {
+            found = self.set_aside_for_any()?;
+        }
+        self.left.demands = demands;
+        self.left.filled.truncate(filled);
+        Ok(found)
+    }
+
+    /// For every large item that is left.
+    fn set_aside_for_any(&mut self) -> Found {
+        for large in self.left.large() {
+            if self.left.demands[large as usize] > 0 {
+                let found = self.set_aside_for(large)?;
+                if found.is_some() || self.over() {
+                    return Ok(found);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sets items aside until a large one may have two others for good.
+    fn set_aside_for(&mut self, large: u32) -> Found {
+        let room = self.left.room(large);
+        let (full, pairs) = self.left.without_one(large, |left| {
+            let full = left.full(room);
+            let pairs = left.pairs(&full, room);
+            (full, pairs)
+        });
+        for pair in pairs {
+            let found = self.set_aside_for_pair(large, pair)?;
+            if found.is_some() || self.over() {
+                return Ok(found);
+            }
+        }
+        self.set_aside_each(full, &mut |aside| aside.set_aside_for(large))
+    }
+
+    /// Sets items aside until a large one may have these two for good.
+    fn set_aside_for_pair(&mut self, large: u32, pair: [u32; 2]) -> Found {
+        let room = self.left.room(large);
+        match self.left.without_one(large, |left| left.instead_of(pair, room)) {
+            Some(mut instead) => {
+                instead.dedup();
+                self.set_aside_each(instead, &mut |aside| aside.set_aside_for_pair(large, pair))
+            }
+            None => self.take_apart(),
+        }
+    }
+
+    /// Goes on with each of these types set aside in turn, the smallest first: a piece fits where its item does not.
+    fn set_aside_each(&mut self, kinds: Pattern, go_on: &mut dyn FnMut(&mut Self) -> Found) -> Found {
+        if self.kinds.len() == ASIDE {
+            return Ok(None);
+        }
+        for kind in kinds.into_iter().rev() {
+            self.left.demands[kind as usize] -= 1;
+            self.kinds.push(kind);
+            let found = go_on(self)?;
+            self.kinds.pop();
+            self.left.demands[kind as usize] += 1;
+            if found.is_some() || self.over() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether words, or time, are at their end.
+    fn over(&self) -> bool {
+        self.left.words == 0 || (self.stop)()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use routepack_anneal::Stream;
+    use routepack_certificate::Statement;
+
+    use super::*;
+    use crate::forced_bins::forced_bins;
+
+    const UNIT: u64 = 1 << 14;
+
+    /// Twenty bins of three items, none of which is so for good: beside every first item one of the pieces fits with the
+    /// second item of the next bin, and beside the last one what the first bin has with 2 units. A bin for every piece.
+    fn put_together(pieces: &[u64], stream: &mut Stream) -> (Vec<u64>, Vec<[u64; 3]>) {
+        let step = UNIT / 10;
+        let second: Vec<u64> =
+            (0..20).map(|bin| 8 * UNIT + bin * step + 1 + 2 * stream.below(step / 2)).collect();
+        let bin = |number: usize| {
+            let piece = UNIT * pieces[number % pieces.len()];
+            let room = second.get(number + 1).map_or(second[1] + UNIT * (pieces[0] + 2), |next| next + piece);
+            [40 * UNIT - room, second[number], room - second[number]]
+        };
+        let bins: Vec<[u64; 3]> = (0..20).map(bin).collect();
+        let small = pieces.iter().flat_map(|piece| [25 - piece, 15, *piece]).chain([25, 13, 2]);
+        (bins.iter().flatten().copied().chain(small.map(|size| size * UNIT)).collect(), bins)
+    }
+
+    #[test]
+    fn what_a_piece_holds_together_comes_apart() {
+        for pieces in [&[1][..], &[1, 3]] {
+            let (mut stuck, mut apart) = (0, 0);
+            for seed in 0..20 {
+                let (sizes, mut bins) = put_together(pieces, &mut Stream::new(seed));
+                let types = Types::new(&Statement::bins(sizes, 40 * UNIT)).unwrap();
+                let number = 21 + pieces.len() as u64;
+                let filled = forced_bins(&types, number, u64::MAX, &|| false).len();
+                stuck += u32::from(number - filled as u64 > FEW);
+                let mut all_filled = |filled: &[Pattern]| Ok((filled.len() >= 20).then(|| filled.to_vec()));
+                if let Some(filled) = set_aside(&types, number, u64::MAX, &mut all_filled, &|| false).unwrap()
+                {
+                    let sizes = |bin: &Pattern| bin.iter().map(|&kind| types.sizes[kind as usize]).collect();
+                    let filled: Vec<Vec<u64>> = filled.iter().map(sizes).collect();
+                    bins.iter_mut().for_each(|bin| bin.sort_unstable());
+                    let same = |bin: &Vec<u64>| {
+                        let mut bin = bin.clone();
+                        bin.sort_unstable();
+                        bins.iter().any(|other| bin == other)
+                    };
+                    apart += u32::from(filled.iter().filter(|bin| same(bin)).count() == 20);
+                }
+            }
+            assert!(stuck >= 15 && apart >= 15, "{pieces:?} {stuck} {apart}");
+        }
+    }
+}
