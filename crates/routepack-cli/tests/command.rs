@@ -390,6 +390,9 @@ fn sequences_carry_the_placement_over() {
     let plan = |file: &str| format!("plan w.npz --job job.toml -q --resident {file} -o other.json");
     shell.refuses(&plan("absent.json"), 4, &["absent.json"]);
     shell.write("text.json", "here");
+    let taken = "sequence w.npz --job job.toml -q --alone -o text.json";
+    shell.refuses(taken, 4, &["--output text.json: it is a file, expected a folder"]);
+    shell.refuses(&format!("{taken}/plans"), 4, &["cannot make the folder: text.json is a file"]);
     shell.refuses(&plan("text.json"), 3, &["text.json"]);
     shell.write("window.json", r#"{"lengths": [1]}"#);
     shell.refuses(&plan("window.json"), 3, &["window.json", "neither a plan"]);

@@ -117,6 +117,25 @@ fn file_of(path: &Path, _: &std::fs::Metadata) -> Place {
     Place::Name(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
 }
 
+/// Refuses a folder that cannot be made for what stands in its way.
+pub(super) fn check_folder(option: &str, folder: &Path) -> Result<(), Failure> {
+    let there = folder.ancestors().find(|place| place.exists());
+    let Some(place) = there.filter(|place| !place.is_dir()) else { return Ok(()) };
+    Err(Failure::File(if place == folder {
+        format!("{option} {}: it is a file, expected a folder", folder.display())
+    } else {
+        format!("{option} {}: cannot make the folder: {} is a file", folder.display(), place.display())
+    }))
+}
+
+/// Makes a folder, unless it is there.
+pub(super) fn make_folder(option: &str, folder: &Path) -> Result<(), Failure> {
+    check_folder(option, folder)?;
+    std::fs::create_dir_all(folder).map_err(|error| {
+        Failure::File(format!("{option} {}: cannot make the folder: {error}", folder.display()))
+    })
+}
+
 /// What options name, where they are given.
 pub(super) fn given<'a>(options: &[(&'a str, &'a Option<PathBuf>)]) -> Vec<Named<'a>> {
     options.iter().filter_map(|&(name, path)| Some((name, path.as_deref()?))).collect()

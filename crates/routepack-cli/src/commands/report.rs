@@ -8,7 +8,9 @@ use routepack::{
     arrange::ArrangeOptions, formats, html_report, percent_more,
 };
 
-use super::outputs::{Named, check_distinct, check_json, check_outputs, given, speaks};
+use super::outputs::{
+    Named, check_distinct, check_folder, check_json, check_outputs, given, make_folder, speaks,
+};
 use super::rows_table::rows_table;
 use super::{is_stdout, read_window, refused};
 use crate::exit::Failure;
@@ -63,7 +65,7 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let html = given(&[("--html", &arguments.html)]);
-    arguments.svg.as_deref().map_or(Ok(()), check_folder)?;
+    arguments.svg.as_deref().map_or(Ok(()), |folder| check_folder("--svg", folder))?;
     check_apart(arguments)?;
     // The folder of the pictures is made later, and may be that of the page.
     let check = if page_waits_for_folder(arguments) { check_distinct } else { check_outputs };
@@ -106,21 +108,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ if !speaks(&html) => Ok(()),
         true => print_json(&report),
         false => print(&in_words(&report, &plan)),
-    }
-}
-
-/// Refuses a folder that cannot be made for what stands in its way.
-fn check_folder(folder: &Path) -> Result<(), Failure> {
-    let there = folder.ancestors().find(|place| place.exists());
-    match there.filter(|place| !place.is_dir()) {
-        None => Ok(()),
-        Some(place) if place == folder => {
-            Err(Failure::File(format!("--svg {}: it is a file, expected a folder", folder.display())))
-        }
-        Some(place) => {
-            let (folder, place) = (folder.display(), place.display());
-            Err(Failure::File(format!("--svg {folder}: cannot make the folder: {place} is a file")))
-        }
     }
 }
 
@@ -196,9 +183,7 @@ fn read_rows(path: Option<&Path>) -> Result<Lines<RowsLine>, Failure> {
 /// Writes the page and the pictures that were asked for.
 fn write_drawn(arguments: &Arguments, html: &str, svgs: &[(String, String)]) -> Result<(), Failure> {
     if let Some(folder) = &arguments.svg {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            Failure::File(format!("{}: cannot make the folder: {error}", folder.display()))
-        })?;
+        make_folder("--svg", folder)?;
         let file = |name: &String| folder.join(name).with_extension("svg");
         let files: Vec<PathBuf> = svgs.iter().map(|(name, _)| file(name)).collect();
         let mut outputs = given(&[("--html", &arguments.html)]);

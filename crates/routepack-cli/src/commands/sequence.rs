@@ -10,7 +10,7 @@ use routepack::{Batch, Control, Job, PlanError, Sequence, SequenceArm, Sequenced
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::outputs::{check_distinct, check_json, check_outputs, given, speaks};
+use super::outputs::{check_distinct, check_folder, check_json, check_outputs, given, make_folder, speaks};
 use super::resident::read_resident;
 use super::{blamed, in_pool, read_window};
 use crate::chart::{Line, draw};
@@ -109,6 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let tables = given(&[("--csv", &arguments.csv), ("--svg", &arguments.svg)]);
     check_json(arguments.json, &tables)?;
     let folder = arguments.output.as_deref();
+    folder.map_or(Ok(()), |folder| check_folder("--output", folder))?;
     let mut inputs = vec![("--job", arguments.job.as_path())];
     inputs.extend(given(&[("--resident", &arguments.resident)]));
     inputs.extend(arguments.windows.iter().map(|path| ("WINDOWS", path.as_path())));
@@ -129,8 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         sequence.check(batch).map_err(|error| refused(file, error))?;
     }
     if let Some(folder) = folder {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
+        make_folder("--output", folder)?;
     }
     check_outputs(&inputs, &outputs)?;
     forget_earlier(folder, &plans)?;

@@ -7,7 +7,7 @@ use routepack::binpack::PackOptions;
 use routepack::problem::counted;
 use routepack_bench::{BinsBench, Optima, Record, Status, Summary, Table, bench_bins};
 
-use super::super::outputs::{Named, check_distinct, check_outputs, given};
+use super::super::outputs::{Named, check_distinct, check_outputs, given, make_folder};
 use super::check_table;
 use crate::exit::Failure;
 use crate::interrupt;
@@ -81,8 +81,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         table.into_iter().chain(certificates.iter().map(|path| ("--certificates", path.as_path()))).collect();
     check_distinct(&inputs, &outputs)?;
     for folder in certificates.iter().filter_map(|path| path.parent()) {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::File(format!("{}: {error}", folder.display())))?;
+        make_folder("--certificates", folder)?;
     }
     // Again, for their folders are there now.
     check_distinct(&inputs, &outputs)?;
