@@ -32,9 +32,9 @@ use crate::work::Work;
 /// Words of bits that the search for bins filled for good may fill.
 const FORCED_WORDS: u64 = 2_000_000_000;
 /// Words of bits that the search for items to set aside may fill.
-const ASIDE_WORDS: u64 = 30_000_000_000;
-/// Most cases of what is left once items are set aside.
-const REST_CASES: u64 = 100;
+const ASIDE_WORDS: u64 = 10_000_000_000;
+/// Most cases of what is left once items are set aside, each time and in all.
+const REST_CASES: [u64; 2] = [100, 1000];
 /// Cases of each of the first two attempts; every further two, with other pairs, have twice as many.
 const FIRST_ATTEMPTS: u64 = 30;
 /// A pattern worth more than 1 + 2^-MUCH improves much.
@@ -144,10 +144,17 @@ impl Asked<'_> {
 
     /// A packing that comes apart once items are set aside.
     fn come_apart(&self, work: &mut Work) -> Found {
-        let limits = DecideLimits { cases: self.limits.cases.min(REST_CASES), ..*self.limits };
-        let few = Asked { limits: &limits, ..*self };
+        if self.bins <= FEW {
+            return Ok(None);
+        }
+        let [each, mut left] = REST_CASES;
         let mut pack_rest = |filled: &[Pattern]| {
-            let decision = few.settle_rest(filled, &[])?;
+            if left == 0 {
+                return Ok(None);
+            }
+            let limits = DecideLimits { cases: each.min(left).min(self.limits.cases), ..*self.limits };
+            let decision = Asked { limits: &limits, ..*self }.settle_rest(filled, &[])?;
+            left = left.saturating_sub(decision.work.cases);
             *work += decision.work;
             let Decided::Fits(rest) = decision.answer else { return Ok(None) };
             let mut bins = filled.to_vec();
@@ -164,9 +171,7 @@ impl Asked<'_> {
         let Some(waste) = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total()) else {
             return Ok(Decision { answer: Decided::Open, patterns: start.to_vec(), work });
         };
-        if bins > FEW
-            && let Some(bins) = self.come_apart(&mut work)?
-        {
+        if let Some(bins) = self.come_apart(&mut work)? {
             return Ok(Decision { answer: Decided::Fits(bins), patterns: start.to_vec(), work });
         }
         let one = one(types.capacity, types.sizes.last().copied().unwrap_or(1));
@@ -312,5 +317,24 @@ mod tests {
         let Decided::Fits(mut bins) = decision.answer else { panic!("{:?}", decision.answer) };
         bins.sort_unstable();
         assert_eq!(bins, [[0, 2, 3].to_vec(), [1, 1, 4, 4].to_vec()]);
+    }
+
+    /// No program of the whole is solved: there are no patterns of it.
+    #[test]
+    fn what_comes_apart_is_packed_with_what_was_set_aside() {
+        let limits =
+            DecideLimits { cases: 20, dives: 0, rounds: 99, table_bytes: 1 << 26, check: Limits::default() };
+        let mut packed = 0;
+        for seed in 0..5 {
+            let (sizes, _) = crate::set_aside::tests::put_together(1 << 11, &[1, 3], &mut Stream::new(seed));
+            let statement = Statement::bins(sizes, 40 << 11);
+            let types = Types::new(&statement).unwrap();
+            let decision = decide(&statement, &types, 21, &[], &limits, &Stream::new(1), &|| false).unwrap();
+            let Decided::Fits(bins) = decision.answer else { panic!("{:?}", decision.answer) };
+            assert!(bins.len() == 21 && bins.iter().all(|bin| types.load(bin) == 40 << 11));
+            assert!(bins.iter().all(|bin| bin.is_sorted()) && types.without(&bins).is_empty());
+            packed += u32::from(decision.patterns.is_empty());
+        }
+        assert!(packed >= 4, "{packed}");
     }
 }

@@ -12,6 +12,7 @@
 //! Complexity: O(bins filled · types · log(demand) · C/64), limited by words in all and in one look.
 //! Reference: S. Martello, P. Toth, Knapsack Problems (1990), ch. 8. Deviation: only sets within the waste count.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::types::{Pattern, Types};
@@ -33,6 +34,9 @@ pub(crate) fn forced_bins(
     })
 }
 
+/// Totals `least..=room` of sets, without two types.
+type Look = (u64, u64, Option<[u32; 2]>);
+
 /// What is left of the items.
 pub(crate) struct Left<'a> {
     types: &'a Types,
@@ -42,6 +46,8 @@ pub(crate) struct Left<'a> {
     bins: u64,
     /// At most this much of a bin stays empty.
     waste: u64,
+    /// Sets found, by what was looked for: found again while there are their items.
+    known: HashMap<Look, Vec<Pattern>>,
     /// The bits of totals, layer by layer; kept for their memory.
     layers: Vec<u64>,
     /// Words that may still be filled.
@@ -54,8 +60,16 @@ impl<'a> Left<'a> {
         let waste = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total())?;
         let waste = waste.min(types.capacity.into()) as u64;
         let demands = types.demands.clone();
-        let left = Self { types, demands, filled: Vec::new(), bins, waste, layers: Vec::new(), words };
-        types.max_items.is_none().then_some(left)
+        types.max_items.is_none().then(|| Self {
+            types,
+            demands,
+            filled: Vec::new(),
+            bins,
+            waste,
+            known: HashMap::new(),
+            layers: Vec::new(),
+            words,
+        })
     }
 
     /// Bins that are left.
@@ -124,7 +138,7 @@ impl<'a> Left<'a> {
 
     /// A set that fills the room, as types: a pair which may have it for good has one of them.
     pub(crate) fn full(&mut self, room: u64) -> Pattern {
-        let mut full = self.set_within(room, room, &[]).unwrap_or_default();
+        let mut full = self.set_within(room, room, None).unwrap_or_default();
         full.dedup();
         full
     }
@@ -139,7 +153,7 @@ impl<'a> Left<'a> {
     /// A set of others for whose sake the pair may not have the room for good.
     pub(crate) fn instead_of(&mut self, pair: [u32; 2], room: u64) -> Option<Pattern> {
         let above = pair.map(|kind| self.types.sizes[kind as usize] + 1).into_iter().max();
-        self.set_within(room.saturating_sub(self.waste).max(above.unwrap_or(0)), room, &pair)
+        self.set_within(room.saturating_sub(self.waste).max(above.unwrap_or(0)), room, Some(pair))
     }
 
     fn of_size(&self, size: u64) -> Option<u32> {
@@ -149,10 +163,26 @@ impl<'a> Left<'a> {
 
     /// A set of items, none of the types `without`, with a total in `least..=room`, in order of types; none, too, where words
     /// end, and then there are 0.
-    fn set_within(&mut self, least: u64, room: u64, without: &[u32]) -> Option<Pattern> {
+    fn set_within(&mut self, least: u64, room: u64, without: Option<[u32; 2]>) -> Option<Pattern> {
+        let known = self.known.get(&(least, room, without));
+        if let Some(set) = known.and_then(|sets| sets.iter().find(|set| self.holds(set))) {
+            return Some(set.clone());
+        }
+        let set = self.look(least, room, without)?;
+        self.known.entry((least, room, without)).or_default().push(set.clone());
+        Some(set)
+    }
+
+    /// Whether a set is left.
+    fn holds(&self, set: &[u32]) -> bool {
+        set.chunk_by(|a, b| a == b).all(|equal| self.demands[equal[0] as usize] as usize >= equal.len())
+    }
+
+    /// A set by the bits of all totals.
+    fn look(&mut self, least: u64, room: u64, without: Option<[u32; 2]>) -> Option<Pattern> {
         let width = (room / 64) as usize + 1;
         let fitting = self.types.first_fitting(room) as u32..self.types.len() as u32;
-        let kinds = fitting.rev().filter(|kind| !without.contains(kind));
+        let kinds = fitting.rev().filter(|kind| without.is_none_or(|pair| !pair.contains(kind)));
         let mut parts = Vec::new();
         for kind in kinds {
             let size = self.types.sizes[kind as usize];

@@ -66,7 +66,8 @@ impl Aside<'_> {
         let mut found = None;
         if self.left.bins_left() <= FEW {
             found = (self.pack_rest)(&self.left.filled)?;
-        } else if self.kinds.len() < ASIDE {
+        }
+        if found.is_none() && self.kinds.len() < ASIDE {
             found = self.set_aside_for_any()?;
         }
         self.left.demands = demands;
@@ -141,32 +142,30 @@ impl Aside<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use routepack_anneal::Stream;
     use routepack_certificate::Statement;
 
     use super::*;
     use crate::forced_bins::forced_bins;
 
-    const UNIT: u64 = 1 << 14;
-
     /// Twenty bins of three items, none of which is so for good: beside every first item one of the pieces fits with the
-    /// second item of the next bin. One bin has the pieces.
-    fn put_together(pieces: &[u64], stream: &mut Stream) -> (Vec<u64>, Vec<[u64; 3]>) {
-        let step = UNIT / 10;
+    /// second item of the next bin. One bin has the pieces. Bins hold 40 units.
+    pub(crate) fn put_together(unit: u64, pieces: &[u64], stream: &mut Stream) -> (Vec<u64>, Vec<[u64; 3]>) {
+        let step = unit / 10;
         let second: Vec<u64> =
-            (0..20).map(|bin| 8 * UNIT + bin * step + 1 + 2 * stream.below(step / 2)).collect();
+            (0..20).map(|bin| 8 * unit + bin * step + 1 + 2 * stream.below(step / 2)).collect();
         let bin = |number: usize| {
-            let piece = UNIT * pieces[number * pieces.len() / 20];
+            let piece = unit * pieces[number * pieces.len() / 20];
             // The last bin has instead what the first bin of its piece has, with 2 units.
-            let other = second[21 - 20 / pieces.len()] + 2 * UNIT;
+            let other = second[21 - 20 / pieces.len()] + 2 * unit;
             let room = second.get(number + 1).unwrap_or(&other) + piece;
-            [40 * UNIT - room, second[number], room - second[number]]
+            [40 * unit - room, second[number], room - second[number]]
         };
         let bins: Vec<[u64; 3]> = (0..20).map(bin).collect();
         // Four items in a bin are never so for good.
         let rest = 40 - 15 - 2 - pieces.iter().sum::<u64>();
-        let last = pieces.iter().copied().chain([rest, 15, 2]).map(|size| size * UNIT);
+        let last = pieces.iter().copied().chain([rest, 15, 2]).map(|size| size * unit);
         (bins.iter().flatten().copied().chain(last).collect(), bins)
     }
 
@@ -175,8 +174,8 @@ mod tests {
         for pieces in [&[1][..], &[1, 3]] {
             let (mut stuck, mut apart) = (0, 0);
             for seed in 0..8 {
-                let (sizes, mut bins) = put_together(pieces, &mut Stream::new(seed));
-                let types = Types::new(&Statement::bins(sizes, 40 * UNIT)).unwrap();
+                let (sizes, mut bins) = put_together(1 << 14, pieces, &mut Stream::new(seed));
+                let types = Types::new(&Statement::bins(sizes, 40 << 14)).unwrap();
                 let number = 21;
                 let filled = forced_bins(&types, number, u64::MAX, &|| false).len();
                 stuck += u32::from(number - filled as u64 > FEW);
