@@ -1,11 +1,13 @@
 """Column maps: every model that is laid out by a state has its own, and they take what routers and dispatchers have."""
 
 import torch
+import torch.distributed as dist
 
 import routepack
-from moe import EXPERTS, IDENTITY, LAYERS, Trainer, draw
+from moe import EXPERTS, IDENTITY, LAYERS, Trainer, draw, equal
 from routepack.torch import ColumnMap, MapMismatch, Mover, load_logical, save_logical
-from shared import SMALL, fails, steps
+from routepack.torch.peers import Peers
+from shared import SMALL, everybody_says, fails, steps
 
 
 def of_the_identity():
@@ -60,7 +62,47 @@ def ids_of_every_type_become_slots(folder):
         fails(routepack.RoutePackError, f"{what}: shape", lambda: column_map(*given))
 
 
+def one_that_does_not_fit_any_more_is_refused_before_anything_changes(folder):
+    """On one rank: a load once tore all, a move told of a stack, and a comparison left the others waiting."""
+    good = folder / "fit"
+    save_logical(Trainer(2, IDENTITY).state, good)
+    for wrong, words in [(torch.arange(5), "has torch.int64 [5], expected 8 experts"), (torch.arange(EXPERTS).int(), "has torch.int32 [8]")]:
+        trainer, still = Trainer(2, IDENTITY), Trainer(2, IDENTITY)
+        trainer.state.follow(trainer.columns)
+        trainer.state.peers = Peers(8.0)
+        trainer.state.agree()
+        if dist.get_rank() == 2:
+            trainer.columns[1].phys2log = wrong
+        for work in [
+            trainer.state.agree,
+            lambda: Mover(trainer.state).move(draw(4)),
+            lambda: save_logical(trainer.state, folder / "unfit"),
+            lambda: load_logical(trainer.state, good),
+        ]:
+            heard = everybody_says(work)
+            assert heard[2].startswith("RoutePackError: ") and all(f"the column map of layer 1 {words}" in one for one in heard), heard
+            assert not trainer.state.torn
+        if dist.get_rank() == 2:
+            fails(routepack.RoutePackError, "the column map of layer 1 has", trainer.train_step)
+            trainer.columns[1].phys2log = torch.arange(EXPERTS)
+        dist.barrier()
+        Mover(trainer.state).move(draw(4))
+        assert equal(trainer.canonical(), still.canonical())
+
+
+def one_that_was_made_for_inference_follows(folder):
+    """It could not be written where it was to, after all weights had moved."""
+    trainer = Trainer(2, IDENTITY)
+    with torch.inference_mode():
+        reference = of_the_identity()
+    trainer.state.follow(reference)
+    Mover(trainer.state, trainer.columns).move(draw(4))
+    assert in_force(trainer.state, reference) and in_force(trainer.state, trainer.columns)
+
+
 CASES = [
+    one_that_does_not_fit_any_more_is_refused_before_anything_changes,
+    one_that_was_made_for_inference_follows,
     dispatchers_of_every_model_follow,
     ids_of_every_type_become_slots,
 ]

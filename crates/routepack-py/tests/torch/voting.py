@@ -71,7 +71,7 @@ def ctrl_c_inside_of_a_vote_leaves_no_half_of_a_move_that_trains(folder):
             trainer.state.check()
             assert trainer.state.log2phys == (IDENTITY if at == PREPARED else draw(4)), at
         # Nobody votes any more, and whoever is not torn is whole.
-        fails(PeersLost, "", trainer.state.agree)
+        fails(MapMismatch if trainer.state.torn else PeersLost, "", trainer.state.agree)
         dist.barrier()
         trainer.state.peers = Peers(1800.0)
         if not torn:
@@ -337,7 +337,71 @@ def patience_is_the_same_on_all_ranks(folder):
     routepack.torch.peers.Peers._meeting = given
 
 
+def a_state_that_is_refused_on_one_rank_is_refused_on_all(folder):
+    """The others waited for it. The first state of a job, and a later one."""
+    right = {"topology": {"dp": 4, "ep": 2}, "num_experts": EXPERTS, "log2phys": IDENTITY, "tensors": {"up": FFN}}
+    given, routepack.torch.peers.Peers._meeting = routepack.torch.peers.Peers._meeting, None
+    circles = dict(Peers._circles)
+    Peers._circles.clear()
+    for wrong in [{"topology": {"dp": 4, "ep": 3}}, {"num_experts": 0}, {"log2phys": [[0]]}, {"tensors": 3}, {"patience": -1}, {"flat": {"what": 1}}]:
+        mine = {**right, **wrong} if dist.get_rank() == 2 else right
+        heard = everybody_says(lambda: ExpertState(**mine))
+        words = heard[2].removeprefix("JobError: ")
+        assert words != heard[2] and all(one == f"JobError: the state of rank 2 was refused: {words}" for one in [*heard[:2], heard[3]]), heard
+        heard = everybody_says(lambda: ExpertState(**{**right, **wrong}))
+        assert heard == [f"JobError: {words}"] * 4, heard
+    ExpertState(**right).agree()
+    heard = everybody_says(lambda: ExpertState(**mine))
+    assert all("the state of rank 2 was refused" in one for one in [*heard[:2], heard[3]]), heard
+    ExpertState(**right).agree()
+    Peers._circles.update(circles)
+    routepack.torch.peers.Peers._meeting = given
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("mute")
+
+
+def an_error_without_words_is_heard_and_so_is_ctrl_c_where_maps_are_compared(folder):
+    """A rank that failed to say what is wrong left the vote, and one that compared maps left it at once."""
+    trainer, still = Trainer(2, IDENTITY), Trainer(2, IDENTITY)
+    trainer.state.peers = Peers(9.0)
+    trainer.state.agree()
+
+    def mute(event, number):
+        if dist.get_rank() == 2:
+            raise Mute
+
+    heard = everybody_says(lambda: Mover(trainer.state, trainer.columns, on_event=mute).move(draw(4)))
+    assert "a move was given up: Mute: has no words; nothing has changed" in heard[2], heard
+    assert all("a move was given up: rank 2: Mute: has no words; nothing has changed" in one for one in [*heard[:2], heard[3]]), heard
+    for error, words in [(KeyboardInterrupt(), "interrupted"), (ZeroDivisionError("of it"), "ZeroDivisionError: of it")]:
+
+        def broken():
+            raise error
+
+        if dist.get_rank() == 2:
+            trainer.state.check = broken
+        heard = everybody_says(trainer.state.agree)
+        trainer.state.__dict__.pop("check", None)
+        assert heard[2].startswith(type(error).__name__), heard
+        assert all(one == f"MapMismatch: comparing maps was given up: rank 2: {words}" for one in [*heard[:2], heard[3]]), heard
+    # While it waits for others: it comes too late, and only there.
+    press = lambda: os.kill(os.getpid(), signal.SIGINT)
+    if dist.get_rank() == 2:
+        threading.Timer(0.3, press).start()
+    else:
+        time.sleep(1.0)
+    heard = everybody_says(trainer.state.agree)
+    assert heard == ["nothing", "nothing", "KeyboardInterrupt: ", "nothing"], heard
+    trainer.state.agree()
+    assert trainer.state.log2phys == IDENTITY and equal(trainer.canonical(), still.canonical())
+
+
 CASES = [
+    a_state_that_is_refused_on_one_rank_is_refused_on_all,
+    an_error_without_words_is_heard_and_so_is_ctrl_c_where_maps_are_compared,
     ctrl_c_inside_of_a_vote_leaves_no_half_of_a_move_that_trains,
     a_rank_that_left_a_call_answers_for_no_other,
     one_state_is_not_moved_for_another,

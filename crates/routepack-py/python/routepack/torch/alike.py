@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+import itertools
+import json
+from typing import Any, Mapping, Sequence
 
 from .._native import JobError
-from .columns import Columns
+from .columns import ColumnMap
 from .maps import MapMismatch
 from .state import Elements, ExpertState
 
 ELEMENTS = "elements"
+LAYOUT = "layout of state"
 
 
-def said(state: ExpertState, columns: Columns = ()) -> dict[str, Any]:
+def said(state: ExpertState, columns: Mapping[int, ColumnMap] = {}) -> dict[str, Any]:
     """What a rank says of itself; ``columns``: those it will follow."""
     return {
         "topology": state.topology_json(),
-        "layout of state": state.state_json(state.kinds()),
-        # A stage without layers has no dispatchers.
-        "column maps": ("some" if columns or state.column_maps else "none") if state.local_layers() else None,
+        LAYOUT: state.state_json(state.kinds()),
+        "numbers of column maps a layer": _num_dispatchers(state, columns),
         ELEMENTS: state.elements(),
     }
+
+
+def _num_dispatchers(state: ExpertState, columns: Mapping[int, ColumnMap]) -> str | None:
+    """How many models' dispatchers a layer has, for one that is forgotten would stay where it is; a stage without layers has
+    none."""
+    held = {(layer, id(one)) for layer, one in [*state.column_maps, *columns.items()]}
+    found = {sum(layer == other for other, _ in held) for layer in state.local_layers()}
+    return " or ".join(map(str, sorted(found))) or None
 
 
 def check_alike(heard: Sequence[dict[str, Any]]) -> Elements:
@@ -56,5 +66,22 @@ def _check_one(what: str, of_ranks: Sequence[str | None]) -> str | None:
         elif one != first[1]:
             # A trainer's own, of any length.
             error, end = (JobError, 64) if what == "extra" else (MapMismatch, None)
-            raise error(f"ranks {first[0]} and {rank} have different {what}: {first[1][:end]} and {one[:end]}")
+            here, there = first[1], one
+            if what == LAYOUT:
+                where, here, there = _first_difference(json.loads(here), json.loads(there))
+                what += where
+            raise error(f"ranks {first[0]} and {rank} have different {what}: {here[:end]} and {there[:end]}")
     return first[1] if first else None
+
+
+def _first_difference(one: Any, other: Any) -> tuple[str, str, str]:
+    """Where two layouts that are not the same differ first, and what is there."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        pairs = [(f", {key}", one.get(key), other.get(key)) for key in sorted({*one, *other})]
+    elif isinstance(one, list) and isinstance(other, list):
+        pairs = [(f" {at}", here, there) for at, (here, there) in enumerate(itertools.zip_longest(one, other))]
+    else:
+        return "", json.dumps(one), json.dumps(other)
+    where, here, there = next(pair for pair in pairs if pair[1] != pair[2])
+    inner, here, there = _first_difference(here, there)
+    return where + inner, here, there

@@ -76,11 +76,7 @@ def by_layer(column_maps: Any, state: ExpertState) -> dict[int, ColumnMap]:
             raise RoutePackError(f"a column map of layer {layer}, the state has {state.num_layers} layers")
         if not isinstance(column_map, ColumnMap):
             raise RoutePackError(f"the column map of layer {layer} is a {type(column_map).__name__}")
-        if column_map.phys2log.is_meta:
-            raise RoutePackError(f"the column map of layer {layer} is on no device yet (meta)")
-        shape = list(column_map.phys2log.shape)
-        if shape != [state.num_experts] or column_map.phys2log.dtype != torch.int64:
-            raise RoutePackError(f"the column map of layer {layer} has {column_map.phys2log.dtype} {shape}, expected {state.num_experts} experts")
+        check_fit([(layer, column_map)], state)
         other = layer_of.setdefault(column_map.phys2log.data_ptr(), layer)
         if other != layer:
             raise RoutePackError(f"layers {other} and {layer} have the same column map")
@@ -89,11 +85,22 @@ def by_layer(column_maps: Any, state: ExpertState) -> dict[int, ColumnMap]:
     return found
 
 
+def check_fit(column_maps: Iterable[tuple[int, ColumnMap]], state: ExpertState) -> None:
+    """Raises RoutePackError for a buffer that cannot hold a map of these experts, be it since it was given."""
+    for layer, column_map in column_maps:
+        held = column_map.phys2log
+        if held.is_meta:
+            raise RoutePackError(f"the column map of layer {layer} is on no device yet (meta)")
+        if list(held.shape) != [state.num_experts] or held.dtype != torch.int64:
+            raise RoutePackError(f"the column map of layer {layer} has {held.dtype} {list(held.shape)}, expected {state.num_experts} experts")
+
+
 def check_columns(column_maps: Iterable[tuple[int, ColumnMap]], state: ExpertState) -> None:
     """Raises MapMismatch unless the dispatchers have the map in force."""
     layers = list(column_maps)
     if not layers:
         return
+    check_fit(layers, state)
     # One copy from the device for all layers.
     held = [column_map.phys2log for _, column_map in layers]
     found = torch.stack([one.to(held[0].device) for one in held]).tolist()
@@ -105,4 +112,5 @@ def check_columns(column_maps: Iterable[tuple[int, ColumnMap]], state: ExpertSta
 def set_columns(column_maps: Iterable[tuple[int, ColumnMap]], state: ExpertState) -> None:
     """Gives the dispatchers the map in force."""
     for layer, column_map in column_maps:
-        column_map.phys2log.copy_(torch.tensor(state.phys2log(layer)))
+        # Detached, also one that was made in inference mode can be written.
+        column_map.phys2log.detach().copy_(torch.tensor(state.phys2log(layer)))

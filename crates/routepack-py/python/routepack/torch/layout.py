@@ -90,9 +90,10 @@ class Layout:
         return held_bytes(self.topology_json(), self.state_json([kind]), self.num_layers, 0, self.rank)
 
     def topology_json(self) -> str:
-        return json.dumps(self.topology)
+        # Sorted: ranks compare it.
+        return json.dumps(self.topology, sort_keys=True)
 
     def state_json(self, kinds: Sequence[Mapping[str, Any]]) -> str:
         tensors = [{"name": name, "elements": elements} for name, elements in self.tensors.items()]
         state = {"num_experts": self.num_experts, "tensors": tensors, "kinds": kinds}
-        return json.dumps(plain("a set", {**state, "flat": self.flat} if self.flat else state))
+        return json.dumps(plain("a set", {**state, "flat": self.flat} if self.flat else state), sort_keys=True)

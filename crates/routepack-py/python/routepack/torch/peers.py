@@ -17,6 +17,9 @@ from .._arrays import shown
 from .._native import FileError, JobError, RoutePackError
 
 
+PATIENCE = 1800.0
+
+
 class PeersLost(RoutePackError):
     """A rank did not answer: its process is gone, or it took longer than the patience of the state."""
 
@@ -80,7 +83,7 @@ class Peers:
     _meeting: _Circle | None = None
     _met = 0
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
         """Raises JobError unless ``patience`` is a number of seconds from 0.001 to 10^9."""
         if isinstance(patience, bool) or not isinstance(patience, (int, float, np.integer, np.floating)) or not 0.001 <= patience <= 1e9:
             raise JobError(f"patience = {shown(patience)}: expected seconds from 0.001 to 1e9")
@@ -121,23 +124,33 @@ class Peers:
             Peers._meeting = None
         return PeersLost(why)
 
-    def meet(self) -> None:
+    def meet(self, refused: Exception | None) -> None:
         """Makes the group: all ranks call this while all are there, and then a lost one is noticed by its connections.
 
         Raises:
-            JobError: ranks were given different patience; on all.
+            JobError: a rank was refused, or ranks were given different patience; on all. ``refused`` here.
         """
         if Peers._meeting is None or Peers._meeting.everybody is not _everybody():
             Peers._meeting, Peers._met = None, 0
         number = Peers._met + 1
         # Over the job's first group, whatever its patience: all ranks have that one.
-        heard = self._hear(self._first, self.patience, "meeting", f"meeting (state {number})")
-        for rank, other in enumerate(heard):
-            if other != heard[0]:
-                if number == 1:
-                    self._circles.pop(self.patience)
-                    Peers._meeting = None
-                raise JobError(f"patience: rank 0 was given {heard[0]:g} s, rank {rank} {other:g} s: expected the same on all ranks")
+        try:
+            heard = self._hear(self._first, (words(refused), self.patience), "meeting", f"meeting (state {number})")
+        except PeersLost as lost:
+            # What is wrong here is the better news.
+            raise refused or lost
+        wrong = [f"the state of rank {rank} was refused: {failed}" for rank, (failed, _) in enumerate(heard) if failed is not None]
+        first = heard[0][1]
+        wrong += [
+            f"patience: rank 0 was given {first:g} s, rank {rank} {other:g} s: expected the same on all ranks"
+            for rank, (_, other) in enumerate(heard)
+            if other != first
+        ]
+        if wrong:
+            if number == 1:
+                self._circles.pop(self.patience)
+                Peers._meeting = None
+            raise refused or JobError(wrong[0])
         self.number = Peers._met = number
         try:
             self._circle()
@@ -236,4 +249,9 @@ def words(error: BaseException | None) -> str | None:
         return None
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
-    return str(error) if isinstance(error, RoutePackError) else f"{type(error).__name__}: {error}"
+    try:
+        said = str(error)
+    except Exception:
+        # A rank that raises here would not vote.
+        said = "has no words"
+    return said if isinstance(error, RoutePackError) else f"{type(error).__name__}: {said}"

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from .._arrays import number
 from .._native import JobError, RoutePackError, map_hash
-from .columns import ColumnMap, Columns, by_layer, check_columns, set_columns
+from .columns import ColumnMap, Columns, by_layer, check_columns, check_fit, set_columns
 from .layout import Layout
 from .maps import MapMismatch, Slots, inverse, slots_of
 from .memory import as_bytes, check_apart, check_slots
-from .peers import Peers
+from .peers import PATIENCE, Interrupts, Peers, Together
 from .shards import FlatShards, ParameterShards, Place, Ranges
 
 TORN = "torn"
@@ -45,16 +45,25 @@ class ExpertState(Layout):
         tensors: Mapping[str, int],
         rank: int | None = None,
         flat: Mapping[str, Any] | None = None,
-        patience: float = 1800.0,
+        patience: float = PATIENCE,
     ) -> None:
         """``topology`` as in a job; ``tensors``: elements of every tensor of one expert's slice on this rank; ``patience``:
         seconds that ranks wait for each other in a vote, the same on all. All ranks make one, in the same order, unless ``rank``
-        says whose it is: that one is to look at."""
-        num_experts = number("num_experts", num_experts, 1, 0xFFFFFFFF, JobError)
-        self.log2phys = slots_of(log2phys, num_experts)
-        super().__init__(topology, num_experts, len(self.log2phys), tensors, rank, flat)
-        self._take(self.log2phys)
-        self.peers = Peers(patience)
+        says whose it is: that one is to look at. If one is refused, all are."""
+        self.peers = Peers()
+        refused: Exception | None = None
+        try:
+            self.peers = Peers(patience)
+            num_experts = number("num_experts", num_experts, 1, 0xFFFFFFFF, JobError)
+            self.log2phys = slots_of(log2phys, num_experts)
+            super().__init__(topology, num_experts, len(self.log2phys), tensors, rank, flat)
+            self._take(self.log2phys)
+        except Exception as failure:
+            refused = failure
+        if rank is None and dist.is_initialized():
+            self.peers.meet(refused)
+        if refused:
+            raise refused
         self.versions: dict[str, str] = {}
         self.column_maps: list[tuple[int, ColumnMap]] = []
         self.in_step = self.in_loading = False
@@ -63,8 +72,6 @@ class ExpertState(Layout):
         self._held: list[Bytes | Ranges] = []
         self._checks: list[Callable[[], None]] = []
         self._derived: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
-        if rank is None:
-            self.peers.meet()
 
     def add(
         self,
@@ -103,11 +110,13 @@ class ExpertState(Layout):
         self.versions[name] = self.sha256 if sha256 is None else sha256
 
     def check_memory(self) -> None:
-        """The checks of ``add`` again, and its errors: what a trainer's functions give may have become a copy, or another piece."""
+        """The checks of ``add`` and ``follow`` again, and their errors: what a trainer's functions give may have become a copy, or
+        another piece."""
         for check in self._checks:
             check()
         self.elements()
         check_apart(place for one in zip(self._kinds, self._held) for place in self._memory(*one))
+        check_fit(self.column_maps, self)
 
     def devices(self) -> list[torch.device]:
         """Where sets are, in the order they were added."""
@@ -241,22 +250,16 @@ class ExpertState(Layout):
             raise JobError(f"the state is of rank {mine[0]} of {mine[1]}, torch.distributed has {theirs[0]} of {theirs[1]}")
 
     def agree(self) -> None:
-        """Raises MapMismatch unless all ranks have the same map in force: before saving, and after loading."""
-        error: RoutePackError | None = None
-        try:
-            self.check_job()
-            self.check()
-        except RoutePackError as failure:
-            error = failure
-        # A rank whose sets are wrong tells the others, which would wait for it.
-        found = self.peers.hear((str(error) if error else None, self.sha256), "comparing maps", "comparing maps")
-        if error:
-            raise error
-        for rank, (failed, _) in enumerate(found):
-            if failed is not None:
-                raise MapMismatch(f"rank {rank}: {failed}")
-        if len({sha256 for _, sha256 in found}) > 1:
-            raise MapMismatch(f"ranks have different maps: {[sha256[:16] for _, sha256 in found]}")
+        """Raises MapMismatch unless all ranks have the same map in force: before saving, and after loading. A rank whose sets
+        are wrong, or that gets Ctrl-C, tells the others."""
+        with Interrupts() as interrupts:
+            together = Together(self.peers, "comparing maps", interrupts, MapMismatch)
+            with together.on("comparing maps"):
+                self.check_job()
+                self.check()
+                together.said = self.sha256
+            if len(set(together.heard)) > 1:
+                raise MapMismatch(f"ranks have different maps: {[sha256[:16] for sha256 in together.heard]}")
 
     @contextlib.contextmanager
     def loading(self, log2phys: Any) -> Iterator[None]:
