@@ -75,7 +75,7 @@ pub fn rewrite(job: &Rewrite) -> Result<Rewritten, CheckpointError> {
     let relabel = Relabel::new(job, &folder, &map)?;
     check_marks(&folder, &relabel)?;
     check_settings(job, &folder, &relabel)?;
-    let unfinished = begin(job)?;
+    let (unfinished, _held) = begin(job)?;
     let filled = fill(job, &folder, &map, &relabel, &unfinished);
     if filled.is_err() {
         // What is wrong is said; nothing half written is left beside it.

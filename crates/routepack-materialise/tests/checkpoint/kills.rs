@@ -85,3 +85,55 @@ fn killed_at_any_moment_nothing_is_lost_or_mixed() {
     assert!(read(&back) == before);
     println!("{kills} kills: {unfinished} left work unfinished, {finished} came after the end");
 }
+
+/// Runs with `--again` once deleted each other's folder while it was filled, and all failed.
+#[test]
+fn of_several_runs_at_once_one_makes_the_target_and_the_others_are_told() {
+    let root = tempfile::tempdir().expect("a folder");
+    let [canonical, slots, held] =
+        ["canonical", "slots", "slots.unfinished"].map(|name| root.path().join(name));
+    write(&canonical, Style::Qwen, 20_000);
+    let before = read(&canonical);
+    let run = |again: bool| {
+        let mut job = job(Direction::Apply, &canonical, &slots);
+        job.again = again;
+        rewrite(&job).map_err(|error| error.to_string())
+    };
+    let moved = {
+        run(false).expect("rewritten");
+        read(&slots)
+    };
+    for round in 0..20 {
+        fs::remove_dir_all(&slots).expect("deleted");
+        if round % 2 == 0 {
+            // What a run left that was killed.
+            fs::create_dir(&held).expect("made");
+        }
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let runs: Vec<_> =
+                (0..4).map(|number| scope.spawn(move || run(round % 2 == 0 || number > 0))).collect();
+            runs.into_iter().map(|run| run.join().expect("ended")).collect()
+        });
+        let well = ended.iter().filter(|one| one.is_ok()).count();
+        assert_eq!(well, 1, "{ended:?}");
+        for said in ended.into_iter().filter_map(Result::err) {
+            let told = [
+                "another run is making this target",
+                "is there already",
+                "a run did not finish, or is going on",
+            ];
+            assert!(told.iter().any(|told| said.contains(told)), "{said}");
+        }
+        assert!(read(&slots) == moved && read(&canonical) == before && !held.exists());
+    }
+    // Nothing is deleted while a run is at it.
+    fs::remove_dir_all(&slots).expect("deleted");
+    fs::create_dir(&held).expect("made");
+    let going_on = fs::File::open(&held).expect("open");
+    going_on.lock().expect("locked");
+    assert!(run(false).expect_err("refused").contains("a run did not finish, or is going on"));
+    assert!(run(true).expect_err("refused").contains("another run is making this target"));
+    assert!(held.exists());
+    drop(going_on);
+    run(true).expect("rewritten");
+}
