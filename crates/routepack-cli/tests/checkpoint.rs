@@ -56,7 +56,10 @@ fn there_and_back() {
     #[cfg(unix)]
     {
         assert!(Command::new("mkfifo").arg(folder.join("pipe.json")).status().expect("mkfifo").success());
-        refuse("checkpoint apply hf --map pipe.json -o out", 4, "pipe.json: cannot read: no regular file");
+        for given in ["--map pipe.json", "--plan pipe.json", "--map place.json --names pipe.json"] {
+            let line = format!("checkpoint apply hf {given} -o out");
+            refuse(&line, 4, "pipe.json: cannot read: no regular file");
+        }
     }
     let output = run(folder, "checkpoint apply hf -o out");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -115,7 +115,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         (None, None) => None,
     };
-    let mut names: Names = folders.names.as_deref().map(formats::read_toml).transpose()?.unwrap_or_default();
+    let mut names = match folders.names.as_deref() {
+        Some(names) => formats::read_toml(regular(names)?)?,
+        None => Names::default(),
+    };
     names.prefix.extend(folders.prefix.iter().cloned());
     let job = Rewrite {
         source: folders.source.clone(),
@@ -144,7 +147,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn map_of_plan(path: &Path, layers: Option<Vec<usize>>) -> Result<CheckpointMap, Failure> {
-    let plan = formats::read_plan(path)?;
+    let plan = formats::read_plan(regular(path)?)?;
     check_alone(&plan).map_err(|error| Failure::input(path.display(), error))?;
     let Some(placement) = plan.placement else {
         return Err(Failure::input(path.display(), "the plan has no placement: no routes were recorded"));
@@ -152,14 +155,18 @@ fn map_of_plan(path: &Path, layers: Option<Vec<usize>>) -> Result<CheckpointMap,
     Ok(CheckpointMap::new(placement.log2phys, layers)?)
 }
 
+/// The path, unless it is a pipe or the like, which may never end.
+fn regular(path: &Path) -> Result<&Path, Failure> {
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(Failure::File(format!("{}: cannot read: no regular file", path.display())));
+    }
+    Ok(path)
+}
+
 fn read_map(path: &Path, layers: Option<Vec<usize>>) -> Result<CheckpointMap, Failure> {
     let shown = path.display();
-    // A pipe may never end.
-    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-        return Err(Failure::File(format!("{shown}: cannot read: no regular file")));
-    }
-    let json =
-        std::fs::read(path).map_err(|error| Failure::File(format!("{shown}: cannot read: {error}")))?;
+    let json = std::fs::read(regular(path)?)
+        .map_err(|error| Failure::File(format!("{shown}: cannot read: {error}")))?;
     let value: serde_json::Value =
         serde_json::from_slice(&json).map_err(|error| Failure::input(&shown, format!("no JSON: {error}")))?;
     if value.get("format").is_none() {
