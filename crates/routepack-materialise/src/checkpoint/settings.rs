@@ -27,6 +27,7 @@ pub(crate) fn check_settings(
     folder: &Folder,
     relabel: &Relabel,
 ) -> Result<(), CheckpointError> {
+    let num_experts = relabel.num_experts();
     for file in &folder.others {
         let path = job.source.join(file);
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
@@ -42,7 +43,15 @@ pub(crate) fn check_settings(
             ("json", Ok(value)) if of_tokens(file) => check_texts(job, relabel, &path, value)?,
             ("json", Ok(value)) => check_value(job, relabel, &path, value)?,
             ("json", Err(_)) if file.contains("config") => drop(read(&path)?),
-            _ => check_text(job, relabel, &path, &text)?,
+            _ => {
+                check_text(job, relabel, &path, &text)?;
+                // Headings of TOML are keys, too.
+                if let Some(entry) =
+                    toml::from_str(&text).ok().and_then(|value| numbered_entry(&value, num_experts))
+                {
+                    refuse(&path, &entry)?;
+                }
+            }
         }
     }
     for file in &folder.indexes {
@@ -115,7 +124,9 @@ fn speaks_of(key: &str) -> Option<bool> {
     let last = of_experts(key)?;
     let words: Vec<&str> = last.split(['_', '-', ' ']).collect();
     let any = |among: &[&str]| words.iter().any(|word| among.contains(word));
-    if any(&["num", "n", "nr", "number", "count", "counts", "per", "top", "k"]) {
+    // `experts_per_token` is a count, `bits_per_expert` is none.
+    let per_other = words.windows(2).any(|two| two[0] == "per" && !two[1].starts_with("expert"));
+    if per_other || any(&["num", "n", "nr", "number", "count", "counts", "top", "k"]) {
         return None;
     }
     let one = last == "expert"
@@ -133,7 +144,7 @@ fn of_experts(key: &str) -> Option<String> {
     (!last.contains("shared")).then(|| last.to_owned())
 }
 
-/// Whether a value has a list or table with an entry for each expert.
+/// Whether a value has a list with an entry for each expert, or a table whose keys have numbers: words are no experts.
 fn of_each(value: &Value, num_experts: usize) -> bool {
     match value {
         Value::Array(values) => {
@@ -141,7 +152,8 @@ fn of_each(value: &Value, num_experts: usize) -> bool {
         }
         Value::Object(fields) => {
             let inside = |(key, value): (&String, &Value)| !of_size(key) && of_each(value, num_experts);
-            fields.len() == num_experts || fields.iter().any(inside)
+            let numbered = |mut keys: serde_json::map::Keys<'_>| keys.all(|key| key.contains(is_digit));
+            fields.len() == num_experts && numbered(fields.keys()) || fields.iter().any(inside)
         }
         _ => false,
     }
@@ -280,7 +292,12 @@ fn entry_by_number(before: &str, from: &str, num_experts: usize) -> bool {
     let rest = from[len..].trim_start_matches(['"', '\'', ']', ' ']);
     let Some(value) = rest.strip_prefix([':', '=']) else { return false };
     let column = start - before[..start].rfind('\n').map_or(0, |end| end + 1);
-    if of_experts(&key).is_some() && num_entries(value, column) == Some(num_experts) {
+    let has_each = |(listed, found): (bool, Vec<&str>)| {
+        let numbered =
+            |entry: &&str| entry.split([':', '=']).next().is_some_and(|key| key.contains(is_digit));
+        found.len() == num_experts && (listed || found.iter().all(numbered))
+    };
+    if of_experts(&key).is_some() && entries(value, column).is_some_and(has_each) {
         return true;
     }
     let Some(one) = speaks_of(&key) else { return false };
@@ -303,8 +320,8 @@ fn entry_by_number(before: &str, from: &str, num_experts: usize) -> bool {
     below && digits.len() < item.len() && digits.trim_start_matches(['"', '\'']).starts_with([':', '='])
 }
 
-/// Entries of a list or table behind its key, or below a key in that column.
-fn num_entries(value: &str, column: usize) -> Option<usize> {
+/// Entries behind a key, or below a key in that column, and whether they are a list's.
+fn entries(value: &str, column: usize) -> Option<(bool, Vec<&str>)> {
     let inner = value.trim_start();
     if !inner.starts_with(['[', '{', '(']) {
         let (first, below) = value.split_once('\n')?;
@@ -319,22 +336,22 @@ fn num_entries(value: &str, column: usize) -> Option<usize> {
         }
         let inside =
             lines.take_while(|line| indent(line) > deep || indent(line) == deep && is_item(line) == listed);
-        return Some(inside.filter(|line| indent(line) == deep).count());
+        return Some((listed, inside.filter(|line| indent(line) == deep).collect()));
     }
-    let (mut depth, mut entries, mut begun) = (0, 0, false);
-    for letter in inner.chars() {
+    let (mut depth, mut start, mut found) = (0, 1, Vec::new());
+    for (at, letter) in inner.char_indices() {
         match letter {
-            '[' | '{' | '(' => {
-                begun |= depth > 0;
-                depth += 1;
+            '[' | '{' | '(' => depth += 1,
+            ']' | '}' | ')' if depth > 1 => depth -= 1,
+            ',' | ']' | '}' | ')' if depth == 1 => {
+                // Nothing is behind a last comma.
+                found.extend(Some(&inner[start..at]).filter(|entry| !entry.trim().is_empty()));
+                start = at + 1;
+                if letter != ',' {
+                    return Some((!inner.starts_with('{'), found));
+                }
             }
-            ']' | '}' | ')' if depth == 1 => return Some(entries + usize::from(begun)),
-            ']' | '}' | ')' => depth -= 1,
-            ',' if depth == 1 => {
-                entries += 1;
-                begun = false;
-            }
-            _ => begun |= depth == 1 && !letter.is_whitespace(),
+            _ => {}
         }
     }
     None
@@ -388,11 +405,12 @@ mod tests {
             "re:.*experts:3.*",
             "per_expert_bits: [4, 8, 4, 8]",
             "bits_per_expert = [\n  4,\n  8,\n  4,\n  8,\n]",
-            "num_experts_bits: {a: 4, b: {c: 1, d: 2}, e: [1, 2], f: 8}",
+            "num_experts_bits: {e0: 4, e1: {c: 1, d: 2}, e2: [1, 2], e3: 8}",
+            "bits_per_expert: [4, 8]",
             "expert_dtype: [fp8, bf16, fp8, bf16]",
             "all:\n  expert_dtype:\n    - fp8\n    # of them all\n    - bf16\n    - fp8\n\n    - bf16\n  other: 3",
             "expert_dtype:\n- fp8\n- bf16\n- fp8\n- bf16\nother: 3",
-            "expert_dtype:\n  a: fp8\n  b:\n    c: x\n  d: fp8\n  e: bf16",
+            "expert_dtype:\n  e0: fp8\n  e1:\n    c: x\n  e2: fp8\n  e3: bf16",
         ] {
             assert!(numbered_expert(named, 4).is_some(), "{named}");
         }
@@ -425,6 +443,9 @@ mod tests {
             "expert_dtype: fp8\na: 1\nb: 2\nc: 3\nd: 4",
             "\"n_routed_experts\":4,\"local_experts\":4",
             "num_experts:4",
+            // As many words as experts are no experts.
+            "experts: {bits: 4, group: 128, sym: true, dtype: int4}",
+            "experts:\n  bits: 4\n  group: 128\n  sym: true\n  dtype: int4",
         ] {
             assert!(numbered_expert(of_none, 4).is_none(), "{of_none}");
         }
@@ -446,7 +467,8 @@ mod tests {
             json!({"experts": [[1, 3]]}),
             json!({"hotExperts": [3]}),
             json!({"per_expert_bits": [4, 8, 4, 8]}),
-            json!({"quantization_config": {"bits_per_expert": {"a": 4, "b": 8, "c": 4, "d": 8}}}),
+            json!({"quantization_config": {"bits_per_expert": {"e0": 4, "e1": 8, "e2": 4, "e3": 8}}}),
+            json!({"bits_per_expert": {"3": 8}}),
             json!({"num_experts_bits": [4, 8, 4, 8]}),
             json!({"expert_dtype": ["fp8", "bf16", "fp8", "bf16"]}),
             json!({"expert_dtype": {"up": ["fp8", "bf16", "fp8", "bf16"]}}),
@@ -462,6 +484,8 @@ mod tests {
             json!({"skip_experts": [], "experts_implementation": "grouped_mm"}),
             json!({"expert_dtype": ["fp8", "bf16", "fp8"], "shared_expert_dtype": ["a", "b", "c", "d"]}),
             json!({"experts": {"block_shape": [1, 2, 3, 4]}, "local_experts": 4}),
+            json!({"experts": {"bits": 4, "group": 128, "sym": true, "dtype": "int4"}}),
+            json!({"bits_per_expert": 4, "tokens_per_expert": {"mean": 4}}),
         ] {
             assert!(numbered_entry(&of_none, 4).is_none(), "{of_none}");
         }

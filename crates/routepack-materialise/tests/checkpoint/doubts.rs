@@ -188,6 +188,20 @@ fn settings_that_number_experts_in_other_spellings() {
         ("recipe.yaml", "quant:\n  skip_experts:\n  - 3\n".into(), "skip_experts:"),
         ("recipe.yaml", "experts_bits:\n  3: 8\n".into(), "experts_bits:"),
         ("recipe.toml", "experts_bits = [4, 8, 4, 4]\n".into(), "experts_bits = [4, 8, 4, 4]"),
+        // Under a heading, an entry a line.
+        ("recipe.toml", "[per_expert_bits]\n0 = 4\n1 = 8\n2 = 4\n3 = 8\n".into(), "per_expert_bits: {"),
+        (
+            "recipe.toml",
+            "[quant.expert_dtype]\ne0 = 'a'\ne1 = 'b'\ne2 = 'a'\ne3 = 'b'\n".into(),
+            "expert_dtype: {",
+        ),
+        ("recipe.toml", "[quant.experts_bits]\n3 = 8\n".into(), "experts_bits: {"),
+        (
+            "recipe.toml",
+            "[[expert_bits]]\n[[expert_bits]]\n[[expert_bits]]\n[[expert_bits]]\n".into(),
+            "expert_bits: [",
+        ),
+        ("quant", "[experts]\nbits.3 = 8\n".into(), "experts: {"),
     ] {
         let said = refused(&|folder| fs::write(folder.join(file), &text).expect("written"));
         let start = format!("canonical/{file}: ");
@@ -210,6 +224,9 @@ fn settings_that_number_experts_in_other_spellings() {
         ("tokenizer.json", r#"{"model": {"vocab": {"expert": 6335}, "merges": [["exp", "ert"]]}}"#),
         ("config.json", &quantised(r#""experts_bits": 4, "experts": {"weight_block_size": [128, 128]}"#)),
         ("recipe.yaml", "experts_bits: 4\nnum_experts: 4\nlayers: [3]\n"),
+        // Four words about all four experts.
+        ("recipe.toml", "[experts]\nbits = 4\ngroup = 128\nsym = true\ndtype = 'int4'\n"),
+        ("quant.json", r#"{"experts": {"bits": 4, "group": 128, "sym": true, "dtype": "int4"}}"#),
     ] {
         fs::write(source.join(file), text).expect("written");
     }
