@@ -1,5 +1,6 @@
 """Folders of `save_logical`: whole or not there, and loaded as they were saved or not at all."""
 
+import fcntl
 import json
 import os
 import resource
@@ -174,7 +175,27 @@ def a_full_disk_on_one_rank_leaves_nothing_behind(folder):
     save_logical(trainer.state, folder / "full", trainer.columns)
 
 
+def what_another_job_is_saving_is_left_alone(folder):
+    """Its folder was deleted while it was filled, and both failed."""
+    trainer = Trainer(2, IDENTITY)
+    target, other = folder / "of two", folder / "of two.unfinished"
+    held = []
+    first_writes(lambda: (other.mkdir(), (other / "theirs").touch(), held.append(os.open(other, os.O_RDONLY)), fcntl.flock(held[0], fcntl.LOCK_EX)))
+    heard = everybody_says(lambda: save_logical(trainer.state, target, trainer.columns))
+    assert all("of two.unfinished: another run is saving there" in one for one in heard), heard
+    assert (other / "theirs").exists() and not target.exists()
+    first_writes(lambda: os.close(held[0]))
+    # It was killed; and who has saved holds nothing any more.
+    for _ in range(2):
+        save_logical(trainer.state, target, trainer.columns)
+        load_logical(trainer.state, target, trainer.columns)
+        first_writes(lambda: (target.rename(other), (other / "theirs").touch()))
+    save_logical(trainer.state, target, trainer.columns)
+    assert not other.exists() and not (target / "theirs").exists()
+
+
 CASES = [
+    what_another_job_is_saving_is_left_alone,
     a_full_disk_on_one_rank_leaves_nothing_behind,
     saved_at_ep_2_loaded_at_ep_4,
     a_save_is_whole_or_not_there,

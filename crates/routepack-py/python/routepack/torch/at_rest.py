@@ -74,12 +74,11 @@ def save_logical(
         folder = Path(folder)
         first = dist.get_rank() == 0
         shard = f"experts-{dist.get_rank():05}-of-{dist.get_world_size():05}.safetensors"
-        begun = False
+        held: int | None = None
         try:
             with together.on("saving: the folder"):
                 if first:
-                    begin(folder)
-                    begun = True
+                    held = begin(folder)
             with together.on("saving: shards"):
                 together.said = shard, write_shard(state, unfinished(folder) / shard)
             shards = dict(together.heard)
@@ -90,9 +89,12 @@ def save_logical(
                     Saved(unfinished(folder), shards).check_whole(state)
                     finish(folder, json.dumps(describe(state, sets, shards, kept)), shards)
         except BaseException:
-            if begun:
+            if held is not None:
                 give_up(folder)
             raise
+        finally:
+            if held is not None:
+                os.close(held)
 
 
 def load_logical(

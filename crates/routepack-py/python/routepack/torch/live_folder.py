@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -28,21 +29,46 @@ def unfinished(folder: Path) -> Path:
     return folder.with_name(folder.name + ".unfinished")
 
 
-def begin(folder: Path) -> None:
-    """An empty folder; what a run that was killed left is deleted."""
+def begin(folder: Path) -> int:
+    """An empty folder, and the file descriptor that says, as long as it is open, that this run fills it; what a run that was
+    killed left is deleted."""
     if folder.name in ("", ".."):
         raise FileError(f"{str(folder)!r}: expected the name of a new folder")
     try:
         if folder.exists() or folder.is_symlink():
             raise FileError(f"{folder}: is there already; a checkpoint is never written over")
-        shutil.rmtree(unfinished(folder), ignore_errors=True)
+        if unfinished(folder).is_dir():
+            held = _hold(unfinished(folder))
+            shutil.rmtree(unfinished(folder), ignore_errors=True)
+            os.close(held)
         unfinished(folder).mkdir(parents=True)
+        return _hold(unfinished(folder))
     except OSError as error:
         raise FileError(f"{unfinished(folder)}: cannot make it: {error.strerror}") from error
     except ValueError as error:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{str(folder)!r}: cannot make it: {error}") from None
+
+
+def _hold(path: Path) -> int:
+    """Locks a folder that is not whole; refused while another run is at it. File systems without locks cannot tell."""
+    other = FileError(f"{path}: another run is saving there; let it end, or save elsewhere")
+    try:
+        held = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        # Deleted by another, which begins again.
+        raise other from None
+    busy = False
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        busy = isinstance(error, BlockingIOError)
+    # Or another has deleted it, and made its own.
+    if busy or not path.exists() or not os.path.samestat(os.fstat(held), path.stat()):
+        os.close(held)
+        raise other
+    return held
 
 
 def finish(folder: Path, text: str, shards: Iterable[str]) -> None:
