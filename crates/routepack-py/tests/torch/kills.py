@@ -7,6 +7,7 @@ save whose state is, bit for bit, that of the training without moves after as ma
 """
 
 import collections
+import datetime
 import multiprocessing
 import os
 import random
@@ -31,7 +32,10 @@ fork = multiprocessing.get_context("fork")
 
 def together(folder, rank, work):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=DP)
+    # gloo misses, once in hundreds of kills, that a peer is gone: then a message waits as long as this group does. Votes wait for
+    # half an hour, and never for who is gone.
+    limit = datetime.timedelta(seconds=30)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=DP, timeout=limit)
     try:
         work()
     except (Exception, KeyboardInterrupt) as error:
