@@ -32,7 +32,7 @@ use crate::work::Work;
 /// Words of bits that the search for bins filled for good may fill.
 const FORCED_WORDS: u64 = 2_000_000_000;
 /// Words of bits that the search for items to set aside may fill.
-const ASIDE_WORDS: u64 = 10_000_000_000;
+const ASIDE_WORDS: u64 = 4_000_000_000;
 /// Most cases of what is left once items are set aside, each time and in all.
 const REST_CASES: [u64; 2] = [100, 1000];
 /// Cases of each of the first two attempts; every further two, with other pairs, have twice as many.

@@ -50,7 +50,7 @@ pub(crate) struct Left<'a> {
     known: HashMap<Look, Vec<Pattern>>,
     /// The bits of totals, layer by layer; kept for their memory.
     layers: Vec<u64>,
-    /// Words that may still be filled.
+    /// Words that may still be filled; an item of a set looked at again counts as one.
     pub(crate) words: u64,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Left<'a> {
         self.bins - self.filled.len() as u64
     }
 
-    /// Types of which no three fit into a bin: what bins are filled for.
+    /// Types of at least a third of a bin: what bins are filled for.
     pub(crate) fn large(&self) -> Range<u32> {
         0..self.types.sizes.partition_point(|&size| size >= self.types.capacity.div_ceil(3)) as u32
     }
@@ -164,9 +164,14 @@ impl<'a> Left<'a> {
     /// A set of items, none of the types `without`, with a total in `least..=room`, in order of types; none, too, where words
     /// end, and then there are 0.
     fn set_within(&mut self, least: u64, room: u64, without: Option<[u32; 2]>) -> Option<Pattern> {
-        let known = self.known.get(&(least, room, without));
-        if let Some(set) = known.and_then(|sets| sets.iter().find(|set| self.holds(set))) {
-            return Some(set.clone());
+        let mut seen = 0;
+        let known = self.known.get(&(least, room, without)).and_then(|sets| {
+            let mut sets = sets.iter().inspect(|set| seen += set.len() as u64);
+            sets.find(|set| self.holds(set)).cloned()
+        });
+        self.words = self.words.saturating_sub(seen);
+        if known.is_some() {
+            return known;
         }
         let set = self.look(least, room, without)?;
         self.known.entry((least, room, without)).or_default().push(set.clone());
@@ -193,7 +198,7 @@ impl<'a> Left<'a> {
                 copies = left.min(2 * copies);
             }
         }
-        let needed = (width * (parts.len() + 1)) as u64;
+        let needed = (width as u64).saturating_mul(parts.len() as u64 + 1);
         self.words = if needed > LOOK { 0 } else { self.words.saturating_sub(needed) };
         if self.words == 0 {
             return None;
@@ -262,6 +267,21 @@ mod tests {
         let unit = 1 << 26;
         let sizes = [14, 6, 13, 4, 3, 11, 11, 10, 8].map(|size| size * unit).to_vec();
         assert_eq!(forced(sizes, 20 * unit, 4), [[14 * unit, 6 * unit]]);
+        // 512 layers of 2^55 words and one more: the product is no number of 64 bits.
+        let sizes = (1..512).chain([1 << 61]).collect();
+        assert!(forced(sizes, 1 << 62, 2).is_empty());
+    }
+
+    #[test]
+    fn what_is_found_again_has_its_price() {
+        // Beside 12 there are 8 = 7 + 1 = 5 + 3.
+        let types = Types::new(&Statement::bins(vec![12, 7, 5, 3, 1], 20)).unwrap();
+        let mut left = Left::new(&types, 2, 1000).unwrap();
+        let first = left.full(8);
+        let words = left.words;
+        assert_eq!(left.full(8), first);
+        // The two items of the set; a look has five words.
+        assert_eq!(left.words, words - 2);
     }
 
     /// Every forced bin is one that the checker takes.
