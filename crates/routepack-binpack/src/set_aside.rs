@@ -192,4 +192,46 @@ pub(crate) mod tests {
             assert!(stuck >= 6 && apart >= 6, "{pieces:?} {stuck} {apart}");
         }
     }
+
+    /// 60 may have 25 and 15, but the set met first is 20, 18 and 2, and no two items fill its room with one of them.
+    #[test]
+    fn an_item_of_a_set_without_a_pair_is_set_aside_too() {
+        let types = Types::new(&Statement::bins(vec![60, 60, 25, 15, 20, 18, 2], 100)).unwrap();
+        assert!(forced_bins(&types, 2, 1 << 20, &|| false).is_empty());
+        let mut any_filled = |filled: &[Pattern]| Ok((!filled.is_empty()).then(|| filled.to_vec()));
+        let filled = set_aside(&types, 2, 1 << 20, &mut any_filled, &|| false).unwrap().unwrap();
+        let sizes: Vec<u64> = filled[0].iter().map(|&kind| types.sizes[kind as usize]).collect();
+        assert_eq!((filled.len(), &sizes[..1], sizes.iter().sum::<u64>()), (1, &[60][..], 100));
+    }
+
+    /// A rest that can't be packed does not end the search, every rest has its items, and nothing stays filled or aside.
+    #[test]
+    fn a_search_that_fails_leaves_all_as_it_was() {
+        let (mut tens, mut twenties) = (0, 0);
+        for seed in 0..4 {
+            let (sizes, _) = put_together(1 << 11, &[1, 3], &mut Stream::new(seed));
+            let types = Types::new(&Statement::bins(sizes, 40 << 11)).unwrap();
+            let mut calls = Vec::new();
+            let mut refuse = |filled: &[Pattern]| {
+                let of = |kind: u32| filled.iter().flatten().filter(|&&other| other == kind).count();
+                assert!(
+                    (0..types.len() as u32).all(|kind| of(kind) <= types.demands[kind as usize] as usize)
+                );
+                calls.push(filled.len());
+                Ok(None)
+            };
+            let left = Left::new(&types, 21, 100_000_000).unwrap();
+            let seen = HashSet::new();
+            let pack_rest: &mut PackRest<'_> = &mut refuse;
+            let mut aside = Aside { kinds: Pattern::new(), left, seen, pack_rest, stop: &|| false };
+            assert_eq!(aside.take_apart().unwrap(), None);
+            assert!(
+                aside.left.demands == types.demands && aside.left.filled.is_empty() && aside.kinds.is_empty()
+            );
+            // With one piece aside half of the bins are filled; the other piece comes next.
+            tens += usize::from(calls[0] == 10);
+            twenties += usize::from(calls[..3].contains(&20));
+        }
+        assert!(tens >= 3 && twenties >= 3, "{tens} {twenties}");
+    }
 }
