@@ -1,12 +1,13 @@
 //! Do the items fit into K bins? A tree search whose answer is a packing or a refutation.
 //!
 //! Problem: K bins waste K·C − V in all, so none wastes more: only such patterns count. Bins that can be filled for good
-//! are (forced_bins.rs); the search is about what is left. The first case, all packings of that, is solved by column
-//! generation, with a dive. What it leaves open goes to attempts of the tree search (tree_search.rs). How long a tree
-//! takes is a matter of luck: attempts that take too long are given up for others with other pairs, first those whose
-//! glued cases were closed soon before. Two attempts run side by side and do not see each other; where both settle it,
-//! the first counts: the answer does not depend on the number of threads. Every attempt starts from a program of its
-//! own with the patterns of the first case only.
+//! are (forced_bins.rs); the search is about what is left. Where that comes apart once items are set aside
+//! (set_aside.rs), it is packed; a short look at the start, a long one once a dive has failed. The first case, all
+//! packings of that, is solved by column generation, with a dive. What it leaves open goes to attempts of the tree search
+//! (tree_search.rs). How long a tree takes is a matter of luck: attempts that take too long are given up for others with
+//! other pairs, first those whose glued cases were closed soon before. Two attempts run side by side and do not see each
+//! other; where both settle it, the first counts: the answer does not depend on the number of threads. Every attempt
+//! starts from a program of its own with the patterns of the first case only.
 //! Complexity: O(cases · (rounds · (pricing table + linear program))).
 //! Reference for restarts: C. P. Gomes, B. Selman, N. Crato, H. Kautz, J. Automated Reasoning 24 (2000),
 //! doi:10.1023/A:1006314320276.
@@ -31,8 +32,8 @@ use crate::work::Work;
 
 /// Words of bits that the search for bins filled for good may fill.
 const FORCED_WORDS: u64 = 2_000_000_000;
-/// Words of bits that the search for items to set aside may fill.
-const ASIDE_WORDS: u64 = 4_000_000_000;
+/// Words of bits that the search for items to set aside may fill, before the first case and once a dive has failed.
+const ASIDE_WORDS: [u64; 2] = [1_000_000_000, 4_000_000_000];
 /// Most cases of what is left once items are set aside, each time and in all.
 const REST_CASES: [u64; 2] = [100, 1000];
 /// Cases of each of the first two attempts; every further two, with other pairs, have twice as many.
@@ -143,7 +144,7 @@ impl Asked<'_> {
     }
 
     /// A packing that comes apart once items are set aside.
-    fn come_apart(&self, work: &mut Work) -> Found {
+    fn come_apart(&self, words: u64, work: &mut Work) -> Found {
         if self.bins <= FEW {
             return Ok(None);
         }
@@ -161,7 +162,7 @@ impl Asked<'_> {
             bins.iter_mut().for_each(|bin| bin.sort_unstable());
             Ok(Some([bins, rest].concat()))
         };
-        set_aside(self.types, self.bins, ASIDE_WORDS, &mut pack_rest, self.stop)
+        set_aside(self.types, self.bins, words, &mut pack_rest, self.stop)
     }
 
     /// The search.
@@ -171,7 +172,8 @@ impl Asked<'_> {
         let Some(waste) = (u128::from(bins) * u128::from(types.capacity)).checked_sub(types.total()) else {
             return Ok(Decision { answer: Decided::Open, patterns: start.to_vec(), work });
         };
-        if let Some(bins) = self.come_apart(&mut work)? {
+        let [few_words, words] = ASIDE_WORDS;
+        if let Some(bins) = self.come_apart(few_words, &mut work)? {
             return Ok(Decision { answer: Decided::Fits(bins), patterns: start.to_vec(), work });
         }
         let one = one(types.capacity, types.sizes.last().copied().unwrap_or(1));
@@ -189,10 +191,14 @@ impl Asked<'_> {
             First::Packed(bins) => Decided::Fits(bins),
             First::Solved(Converged::Closed(leaf)) => Decided::Refuted(vec![TreeNode::Leaf(leaf)]),
             First::Solved(Converged::Open) => Decided::Open,
-            First::Solved(Converged::Fractional(solution)) => {
-                let start = Start { question: &question, case, master: Mutex::new(master), solution, stream };
-                attempts(&start, &mut pricing, &mut work, stop)?
-            }
+            First::Solved(Converged::Fractional(solution)) => match self.come_apart(words, &mut work)? {
+                Some(bins) => Decided::Fits(bins),
+                None => {
+                    let master = Mutex::new(master);
+                    let start = Start { question: &question, case, master, solution, stream };
+                    attempts(&start, &mut pricing, &mut work, stop)?
+                }
+            },
         };
         Ok(Decision { answer, patterns, work })
     }
