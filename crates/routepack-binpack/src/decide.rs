@@ -191,14 +191,15 @@ impl Asked<'_> {
             First::Packed(bins) => Decided::Fits(bins),
             First::Solved(Converged::Closed(leaf)) => Decided::Refuted(vec![TreeNode::Leaf(leaf)]),
             First::Solved(Converged::Open) => Decided::Open,
-            First::Solved(Converged::Fractional(solution)) => match self.come_apart(words, &mut work)? {
-                Some(bins) => Decided::Fits(bins),
-                None => {
+            First::Solved(Converged::Fractional(solution)) => {
+                if let Some(bins) = self.come_apart(words, &mut work)? {
+                    Decided::Fits(bins)
+                } else {
                     let master = Mutex::new(master);
                     let start = Start { question: &question, case, master, solution, stream };
                     attempts(&start, &mut pricing, &mut work, stop)?
                 }
-            },
+            }
         };
         Ok(Decision { answer, patterns, work })
     }
