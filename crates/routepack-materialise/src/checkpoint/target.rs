@@ -34,10 +34,11 @@ pub(crate) fn begin(job: &Rewrite) -> Result<(PathBuf, File), CheckpointError> {
         return refuse(&job.target, "a name for what is not whole yet");
     }
     if job.again && unfinished.is_dir() {
+        // Locked before anything is asked of it: another run may end, and its folder be gone, at any moment.
+        let _alone = hold(&unfinished)?;
         if real(&job.source)?.starts_with(real(&unfinished)?) {
             return refuse(&unfinished, "holds the source, which --again would delete with it");
         }
-        let _alone = hold(&unfinished)?;
         fs::remove_dir_all(&unfinished)
             .map_err(|error| CheckpointError::access(&unfinished, "delete", &error))?;
     }

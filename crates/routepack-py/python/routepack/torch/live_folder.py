@@ -35,20 +35,32 @@ def begin(folder: Path) -> int:
     if folder.name in ("", ".."):
         raise FileError(f"{str(folder)!r}: expected the name of a new folder")
     try:
-        if folder.exists() or folder.is_symlink():
-            raise FileError(f"{folder}: is there already; a checkpoint is never written over")
+        _check_free(folder)
         if unfinished(folder).is_dir():
             held = _hold(unfinished(folder))
             shutil.rmtree(unfinished(folder), ignore_errors=True)
             os.close(held)
         unfinished(folder).mkdir(parents=True)
-        return _hold(unfinished(folder))
+        held = _hold(unfinished(folder))
+        try:
+            # A run may have ended meanwhile.
+            _check_free(folder)
+        except FileError:
+            unfinished(folder).rmdir()
+            os.close(held)
+            raise
+        return held
     except OSError as error:
         raise FileError(f"{unfinished(folder)}: cannot make it: {error.strerror}") from error
     except ValueError as error:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{str(folder)!r}: cannot make it: {error}") from None
+
+
+def _check_free(folder: Path) -> None:
+    if folder.exists() or folder.is_symlink():
+        raise FileError(f"{folder}: is there already; a checkpoint is never written over")
 
 
 def _hold(path: Path) -> int:
@@ -64,8 +76,12 @@ def _hold(path: Path) -> int:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         busy = isinstance(error, BlockingIOError)
-    # Or another has deleted it, and made its own.
-    if busy or not path.exists() or not os.path.samestat(os.fstat(held), path.stat()):
+    try:
+        # Another may have deleted it, and made its own.
+        ours = not busy and os.path.samestat(os.fstat(held), path.stat())
+    except FileNotFoundError:
+        ours = False
+    if not ours:
         os.close(held)
         raise other
     return held
