@@ -10,6 +10,7 @@ mod least_moves;
 mod lpt;
 mod node_groups;
 mod options;
+mod overload;
 mod pattern_cover;
 mod place;
 mod program;
@@ -20,7 +21,6 @@ mod resplit;
 mod row_loads;
 mod row_peaks;
 mod slots;
-mod spread;
 mod transfers;
 mod triple;
 

@@ -6,7 +6,7 @@
 //! constrained makespan, strongly NP-hard.
 //! Method: simulated annealing by swaps, a layer at a time. A look takes a random block, an expert of the rank that paces
 //! it, and its exchanges for all experts of the other ranks at once; one of those that the Metropolis rule accepts, all
-//! judged with one random number, is made. The energy is the spread of [`crate::spread`]: there are P·B loads to level, and
+//! judged with one random number, is made. The energy is the overload of [`crate::overload`]: there are P·B loads to level, and
 //! the peaks alone show one a block. The temperature falls geometrically from a fraction of the mean change of such swaps.
 //! The placement of least cost met is kept and led to a local optimum: no swap of two experts lowers the cost. Never worse
 //! than the start. Who stays on its rank keeps its slot; of the experts of a layer at most so many leave the ranks of the
@@ -27,16 +27,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::block_ranks::BlockRanks;
+use crate::overload::Overload;
 use crate::slots::keep_slots;
-use crate::spread::Spread;
 use crate::{PlaceError, RowLoads};
 
 /// Options of [`place_on_row_peaks`]; limits are counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RowPeakOptions {
-    /// Swaps looked at per expert of a layer, at most; 0 leaves the descent alone, and so does a layer of more than 8192
-    /// experts.
+    /// Swaps looked at per expert of a layer, at most; 0 leaves the descent alone.
     pub proposals_per_expert: u32,
     /// Swaps looked at in all layers together, at most; each of their experts has the same share.
     pub proposals: u64,
@@ -62,8 +61,8 @@ impl Default for RowPeakOptions {
         Self {
             proposals_per_expert: 32_000,
             proposals: 40_000_000,
-            hottest: 0.03,
-            cooling: 1000.0,
+            hottest: 0.003,
+            cooling: 500.0,
             descent_passes: 100,
             nodes: 1,
         }
@@ -142,8 +141,6 @@ pub struct RowPlacedLayer {
 
 /// Temperatures of a search; `stop` is asked between them.
 const RUNGS: u32 = 200;
-/// Experts of a layer that is annealed, at most: the spread keeps the square of their number.
-const MOST_EXPERTS: usize = 8192;
 /// Swaps measured to set the first temperature.
 const MEASURED: u32 = 200;
 
@@ -286,16 +283,16 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Walks on the spread and archives by cost; false if stopped.
+    /// Walks on the overload and archives by cost; false if stopped.
     fn anneal(&mut self, options: &RowPeakOptions, stop: &(dyn Fn() -> bool + Sync)) -> bool {
-        if self.ranks.members().len() > MOST_EXPERTS || self.loads.num_blocks() == 0 {
+        if self.loads.num_blocks() == 0 {
             return true;
         }
         let num_ranks = self.ranks.members().len() / self.ranks.slots();
-        let mut spread = Spread::new(self.loads, self.layer, num_ranks, self.ranks.members());
-        let mut temperature = options.hottest * self.mean_change(&mut spread);
+        let mut overload = Overload::new(self.loads, self.layer, num_ranks, self.ranks.members());
+        let mut temperature = options.hottest * self.mean_change(&mut overload);
         let factor = elementary::exp(-elementary::ln(options.cooling) / f64::from(RUNGS));
-        // The spread knows no charge: no more experts leave than the descent found to pay.
+        // The overload knows no charge: no more experts leave than the descent found to pay.
         let is_charged = self.charge.move_cost > 0;
         let most = self.leash.as_ref().filter(|_| is_charged).map_or(usize::MAX, |leash| leash.away);
         // A look at the partners of one expert proposes as many swaps.
@@ -311,8 +308,8 @@ impl Search<'_> {
             let share = |rung: u64| looks * rung / u64::from(RUNGS);
             for _ in share(rung)..share(rung + 1) {
                 let a = self.draw();
-                if let Some(b) = self.partner(&mut spread, a, temperature, most) {
-                    spread.swap(a, b);
+                if let Some(b) = self.partner(&mut overload, a, temperature, most) {
+                    overload.swap(a, b);
                     self.swap(a, b);
                     self.archive();
                 }
@@ -336,12 +333,12 @@ impl Search<'_> {
 
     /// One of the places whose exchange with `a` the Metropolis rule accepts and the limit of moves allows, all of them
     /// judged with one draw; if there are any.
-    fn partner(&mut self, spread: &mut Spread, a: usize, temperature: f64, most: usize) -> Option<usize> {
+    fn partner(&mut self, overload: &mut Overload, a: usize, temperature: f64, most: usize) -> Option<usize> {
         let ranks = self.node_of(a);
         let first = ranks.start * self.ranks.slots();
         // u ≤ e^(−Δ/T) is Δ ≤ −T·ln u.
         let most_change = (-temperature * elementary::ln(1.0 - self.stream.unit())) as f32;
-        let changes = spread.changes(a, ranks);
+        let changes = overload.changes(a, ranks);
         let accepted = changes.iter().filter(|&&change| change <= most_change).count();
         if accepted == 0 {
             return None;
@@ -432,12 +429,12 @@ impl Search<'_> {
         self.leash.as_ref().map_or(0, |leash| leash.after(&self.ranks, a, b))
     }
 
-    /// Mean change of the spread by the swaps of experts of pacing ranks.
-    fn mean_change(&mut self, spread: &mut Spread) -> f64 {
+    /// Mean change of the overload by the swaps of experts of pacing ranks.
+    fn mean_change(&mut self, overload: &mut Overload) -> f64 {
         let mut sum = 0.0;
         for _ in 0..MEASURED {
             let a = self.draw();
-            let changes = spread.changes(a, self.node_of(a)).iter().filter(|change| change.is_finite());
+            let changes = overload.changes(a, self.node_of(a)).iter().filter(|change| change.is_finite());
             sum +=
                 changes.clone().map(|&change| f64::from(change.abs())).sum::<f64>() / changes.count() as f64;
         }
