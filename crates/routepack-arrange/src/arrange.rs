@@ -71,7 +71,8 @@ pub fn arrange_among(
 
 /// A layout to place experts for: searched as by [`arrange_among`], but with what peaks exceed even loads by charged at
 /// `percent` of its weight only, as placing levels most of it afterwards. Even loads are charged in full, so that shards
-/// come out alike. The layout may have a higher score than the one given.
+/// come out alike. In the end attention goes where a long unit is waited for anyway, and blocks are made alike in what they
+/// ask of experts. The layout may have a higher score than the one given.
 ///
 /// # Errors
 /// As [`arrange_among`].
@@ -100,5 +101,6 @@ pub fn arrange_to_place(
         Search::new(&units, options, units.cells_of_units(instance, first), least, stop, &mut ignore);
     search.peers = peers;
     search.run(&Stream::new(seed))?;
+    search.make_placeable(instance, &Stream::new(seed).child(4));
     Ok(search.conclude(instance, first).layout)
 }

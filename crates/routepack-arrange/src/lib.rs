@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod alike;
 mod arrange;
 mod arranged;
 mod balance;
@@ -22,6 +23,7 @@ mod program;
 mod proposal;
 mod randomized_best_fit;
 mod resplit;
+mod rich_cells;
 mod search;
 mod seeds;
 mod select;

@@ -9,6 +9,7 @@ use routepack_anneal::{Ladder, Options, Outcome, Peers, Stream, TemperatureRepor
 use routepack_problem::{Instance, Layout, Placement, Score};
 
 use crate::ArrangeError;
+use crate::alike::make_alike;
 use crate::arranged::{ArrangeProgress, Arranged, Stage};
 use crate::balance::balance_blocks;
 use crate::canonical::canonical;
@@ -18,6 +19,7 @@ use crate::exact::search_tree;
 use crate::grid::Grid;
 use crate::neighbours::Neighbours;
 use crate::options::ArrangeOptions;
+use crate::rich_cells::fill_rich_cells;
 use crate::seeds::plant_seeds;
 use crate::spread_bins::layout_of;
 use crate::state::LayoutState;
@@ -196,6 +198,15 @@ impl<'a> Search<'a> {
             kick(self.units, &mut grid, stream);
         }
         self.tell(Stage::Descend);
+    }
+
+    /// Makes the best layout one to place experts for: attention goes where it is free, and blocks are made alike.
+    pub(crate) fn make_placeable(&mut self, instance: &Instance, stream: &Stream) {
+        let (units, stop) = (self.units, self.stop);
+        let rich = fill_rich_cells(units, &self.best, &mut stream.child(0), stop);
+        let alike = make_alike(instance, units, &rich, &mut stream.child(1), stop);
+        self.best = balance_blocks(units, &alike, &stream.child(2), stop);
+        self.score = Grid::new(units, self.best.clone()).score(units);
     }
 
     /// Searches the layouts of a small window for a better one than the best known.
