@@ -53,8 +53,8 @@ pub(crate) struct Search<'a> {
     pub(crate) peers: Option<&'a dyn Peers>,
 }
 
-/// Turns go on while they gain at least one part in so many.
-const LEAST_GAIN: u128 = 10_000;
+/// A turn looks at so many times the swaps of the one before, up to the second: what is short comes first, as time may end.
+const MORE_SWAPS: u32 = 4;
 
 /// Whether to stop after one of so many equal shares of the time left; of 1, whether to stop at all.
 pub(crate) type Stops<'a> = &'a dyn Fn(usize) -> Box<dyn Fn() -> bool + Sync + 'a>;
@@ -91,12 +91,12 @@ pub(crate) fn co_refine(
     }
     for index in starts..stages {
         let Some(turned) = search.turn(&best, index, &stops(stages - index), &over)? else { break };
-        let (before, after) = (search.score(&best), search.score(&turned));
-        if after < before {
+        let gains = search.score(&turned) < search.score(&best);
+        if gains {
             best = turned;
         }
         tell(index + 1, &best);
-        if after[0].saturating_mul(LEAST_GAIN) > before[0].saturating_mul(LEAST_GAIN - 1) {
+        if !gains {
             break;
         }
     }
@@ -170,7 +170,13 @@ impl Search<'_> {
         }
         let (row_peaks, seed) = (&self.job.refine.row_peaks, self.seed(stage));
         let nodes = self.job.place.node_groups.map_or(1, |sizes| sizes.nodes);
-        let row_peaks = RowPeakOptions { nodes, ..row_peaks.clone() };
+        let swaps = MORE_SWAPS.pow((stage + 1).saturating_sub(self.job.num_starts()).min(2) as u32);
+        let row_peaks = RowPeakOptions {
+            proposals: row_peaks.proposals.saturating_mul(swaps.into()),
+            proposals_per_expert: row_peaks.proposals_per_expert.saturating_mul(swaps),
+            nodes,
+            ..row_peaks.clone()
+        };
         let placed = place_on_row_peaks(&loads, &draft.placement, limit, &row_peaks, seed, stop)?;
         if over() {
             return Ok(None);
