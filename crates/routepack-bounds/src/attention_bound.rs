@@ -18,16 +18,18 @@
 //!
 //! 4. *Prefix*: with A(j) ≥ the value of any j cells ([`crate::richest_cells`]), the cells outside the k row-groups of
 //!    largest M are worth Σφ − A(m·k) at least, so their maxima sum to T_k = (Σφ − A(m·k))/m, and the largest of these
-//!    N − k is at least T_k/(N − k): another f for it. Hence Σ_b M_b ≥ Σ_{i ≤ k} F_i + T_k for every k.
+//!    N − k is at least T_k/(N − k): another f for it. Hence Σ_b M_b ≥ Σ_{i ≤ k} F_i + T_k for every k. The A(m·k) of the
+//!    best k is the least of that and, where it is affordable, of the one by prices of units ([`crate::priced_cells`]).
 //!
 //! No layout exists if K outnumbers the cells, or cells the units; any number is then a bound.
-//! Complexity: O(n log n + n·16) per kind, and O(log N) bounds A(j) beyond 32. Reference: DESIGN §1.3; 2(a) for h > 1, 2(b), 3 and 4
-//! are derived here.
+//! Complexity: O(n log n + n·16) per kind, O(log N) bounds A(j) beyond 32, and at most [`MAX_PRICED`] by prices.
+//! Reference: DESIGN §1.3; 2(a) for h > 1, 2(b), 3 and 4 are derived here.
 
 use rayon::prelude::*;
 use routepack_problem::Instance;
 
 use crate::peak_bounds::saturate;
+use crate::priced_cells;
 use crate::richest_cells::{RichestCells, Valued};
 
 /// Sets of units of which at most h fit one cell are tried for h up to this.
@@ -35,6 +37,9 @@ const MAX_PER_CELL: u64 = 16;
 
 /// A(j) is computed for the first j one by one, so many times units at most, where that leaves 4 or more.
 const MAX_POINT_UNITS: usize = 1 << 19;
+
+/// Bounds A(j) by prices per kind, at most.
+const MAX_PRICED: usize = 2;
 
 /// Lower bounds on Σ over rows and slot groups of the slowest slot's charge, one attention kind, in scaled integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,20 +188,41 @@ fn prefix(
     heavy: &[u64],
     total: u128,
 ) -> u128 {
-    let valued = units.iter().map(|unit| Valued { tokens: unit.tokens, charge: unit.charge }).collect();
+    let valued: Vec<Valued> =
+        units.iter().map(|unit| Valued { tokens: unit.tokens, charge: unit.charge }).collect();
     let points = points(heavy.len(), units.len());
-    let richest = RichestCells::new(valued, capacity, max_samples.map(u64::from), points.len());
-    let worths: Vec<u128> =
+    let richest = RichestCells::new(valued.clone(), capacity, max_samples.map(u64::from), points.len());
+    let mut worths: Vec<u128> =
         points.par_iter().map(|&k| if k == 0 { 0 } else { richest.worth(width * k) }).collect();
-    let (mut best, mut before) = (0, 0u128);
+    let (mut best, mut at) = best_prefix(&points, &worths, width, heavy, total);
+    // Prices of units for the A that decides, and for the one that decides then.
+    for _ in 0..MAX_PRICED {
+        let count = width * points[at];
+        match priced_cells::worth(&valued, capacity, count, richest.marginal_price(count)) {
+            Some(worth) if worth < worths[at] => worths[at] = worth,
+            _ => break,
+        }
+        let priced = at;
+        (best, at) = best_prefix(&points, &worths, width, heavy, total);
+        if at == priced {
+            break;
+        }
+    }
+    best
+}
+
+/// The best bound over k, and the point whose A it rests on.
+fn best_prefix(points: &[usize], worths: &[u128], width: usize, heavy: &[u64], total: u128) -> (u128, usize) {
+    let (mut best, mut at, mut before) = (0, 0, 0u128);
     for (k, &value) in heavy.iter().enumerate() {
-        let worth = worths[points.partition_point(|&point| point < k)];
-        let left = total.saturating_sub(worth);
-        let tail = left.div_ceil(width as u128);
-        best = best.max(before + tail);
+        let point = points.partition_point(|&point| point < k);
+        let tail = total.saturating_sub(worths[point]).div_ceil(width as u128);
+        if before + tail > best {
+            (best, at) = (before + tail, point);
+        }
         before += u128::from(value).max(tail.div_ceil((heavy.len() - k) as u128));
     }
-    best.max(before)
+    (best.max(before), at)
 }
 
 /// Where A is computed, ascending from 0 to `groups` − 1: everywhere if that is cheap, else ever more sparsely. Between

@@ -10,6 +10,7 @@ mod nested;
 mod patterns;
 mod peak_bounds;
 mod pigeonhole;
+mod priced_cells;
 mod richest_cells;
 mod slot_pigeonhole;
 

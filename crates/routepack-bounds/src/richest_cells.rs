@@ -215,7 +215,7 @@ impl RichestCells {
     }
 
     /// The ratio φ/t at which units, the richest per token first, fill `count` cells.
-    fn marginal_price(&self, count: usize) -> f64 {
+    pub(crate) fn marginal_price(&self, count: usize) -> f64 {
         let mut left = count as u64 * self.capacity;
         for &(ratio, tokens) in &self.richest {
             if tokens > left {
