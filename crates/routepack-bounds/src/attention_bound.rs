@@ -70,7 +70,18 @@ struct Unit {
 }
 
 /// The bounds of every attention kind, `[kinds]`, for layouts of R = `rows` rows; one part of the DP slot's tokens.
+///
+/// Prices of units take most of the time, tens of milliseconds; [`quick_attention_bounds`] do without.
 pub fn attention_bounds(instance: &Instance, rows: usize) -> Vec<AttentionBound> {
+    bound_kinds(instance, rows, MAX_PRICED)
+}
+
+/// [`attention_bounds`] without prices of units: never above those, and within milliseconds.
+pub fn quick_attention_bounds(instance: &Instance, rows: usize) -> Vec<AttentionBound> {
+    bound_kinds(instance, rows, 0)
+}
+
+fn bound_kinds(instance: &Instance, rows: usize, max_priced: usize) -> Vec<AttentionBound> {
     let topology = instance.topology();
     let width = topology.slots_per_shard();
     let groups = rows * topology.num_groups();
@@ -93,7 +104,7 @@ pub fn attention_bounds(instance: &Instance, rows: usize) -> Vec<AttentionBound>
             AttentionBound {
                 average: saturate(total.div_ceil(width as u128)),
                 integrality: saturate(heavy.iter().map(|&value| u128::from(value)).sum()),
-                prefix: saturate(prefix(&units, capacity, max_samples, width, &heavy, total)),
+                prefix: saturate(prefix(&units, capacity, max_samples, width, &heavy, total, max_priced)),
                 levelled: saturate((total + unfilled).div_ceil(width as u128)),
             }
         })
@@ -187,6 +198,7 @@ fn prefix(
     width: usize,
     heavy: &[u64],
     total: u128,
+    max_priced: usize,
 ) -> u128 {
     let valued: Vec<Valued> =
         units.iter().map(|unit| Valued { tokens: unit.tokens, charge: unit.charge }).collect();
@@ -196,7 +208,7 @@ fn prefix(
         points.par_iter().map(|&k| if k == 0 { 0 } else { richest.worth(width * k) }).collect();
     let (mut best, mut at) = best_prefix(&points, &worths, width, heavy, total);
     // Prices of units for the A that decides, and for the one that decides then.
-    for _ in 0..MAX_PRICED {
+    for _ in 0..max_priced {
         let count = width * points[at];
         match priced_cells::worth(&valued, capacity, count, richest.marginal_price(count)) {
             Some(worth) if worth < worths[at] => worths[at] = worth,

@@ -15,7 +15,7 @@ mod richest_cells;
 mod slot_pigeonhole;
 
 pub use aggregate::aggregate;
-pub use attention_bound::{AttentionBound, attention_bounds};
+pub use attention_bound::{AttentionBound, attention_bounds, quick_attention_bounds};
 pub use expert_peaks::{ExpertPeaks, given_demand, given_placement, placement_free};
 pub use layout_bound::{LayoutBound, layout_bound, layout_bound_with};
 pub use nested::nested;

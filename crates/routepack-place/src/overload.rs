@@ -108,7 +108,7 @@ impl Overload {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn squared(excess: f32) -> f32 {
     let over = excess.max(0.0);
     over * over

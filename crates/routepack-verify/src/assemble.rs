@@ -93,7 +93,7 @@ pub(crate) fn assemble_measured(inputs: AssembleInputs<'_>) -> Result<(Plan, Vec
     }
     let (mut steps, mut figures) = (Vec::new(), Vec::new());
     for decisions in &inputs.steps {
-        let (step, of_step) = assemble_step(decisions, &placement, machine, rows_given, &inputs.limits)?;
+        let (step, of_step) = assemble_step(decisions, &placement, machine, rows_given, &inputs)?;
         steps.push(step);
         figures.push(of_step);
     }
@@ -139,17 +139,17 @@ fn assemble_step(
     placement: &Placement,
     machine: Option<&Machine>,
     rows_given: bool,
-    limits: &Limits,
+    inputs: &AssembleInputs<'_>,
 ) -> Result<(PlanStep, Figures), VerifyError> {
     let StepDecisions { instance, layout, certificate, .. } = decisions;
     let step = instance.step();
     check_layout(instance, layout).map_err(|error| VerifyError::Layout { step, error })?;
-    let rows = certify_rows(instance, layout, certificate, rows_given, limits)?;
+    let rows = certify_rows(instance, layout, certificate, rows_given, &inputs.limits)?;
     let rows_tried = match machine {
         Some(machine) => rows_tried(decisions, placement, machine, &rows.allowed)?,
         None => Vec::new(),
     };
-    let measured = Measured::of(instance, placement, layout);
+    let measured = Measured::of(instance, placement, layout, inputs.finished);
     let figures = measured.figures();
     let (cells, dummies) = list_cells(instance, layout);
     let batch = instance.batch();

@@ -1,6 +1,8 @@
 //! Cost bounds and gaps of one step.
 
-use routepack_bounds::{LayoutBound, attention_bounds, given_demand, layout_bound_with, placement_free};
+use routepack_bounds::{
+    LayoutBound, attention_bounds, given_demand, layout_bound_with, placement_free, quick_attention_bounds,
+};
 use routepack_problem::{Instance, Placement, RankDemand};
 
 use crate::{PlanBound, PlanBounds};
@@ -12,14 +14,17 @@ impl From<LayoutBound> for PlanBound {
     }
 }
 
-/// Both lower bounds on the cost of any layout with this number of rows.
+/// Both lower bounds on the cost of any layout with this number of rows, the quick ones of a plan that was cut short: its
+/// deadline is over.
 pub(crate) fn bound_costs(
     instance: &Instance,
     placement: &Placement,
     demand: &RankDemand,
     rows: usize,
+    finished: bool,
 ) -> PlanBounds {
-    let attention = attention_bounds(instance, rows);
+    let bounds = if finished { attention_bounds } else { quick_attention_bounds };
+    let attention = bounds(instance, rows);
     let given = given_demand(instance, placement, demand);
     PlanBounds {
         given_placement: layout_bound_with(instance, &given, attention.clone(), rows).into(),

@@ -60,7 +60,8 @@ pub struct Figures {
     pub unit: u64,
 }
 
-/// The figures of a layout of the instance under a placement (`None` without recorded routes).
+/// The figures of a layout of the instance under a placement (`None` without recorded routes), bounded as a plan's that
+/// `finished` or did not ([`Plan::finished`](crate::Plan::finished)).
 ///
 /// O(n·parts·L·P + R·G·L·P).
 ///
@@ -70,11 +71,12 @@ pub fn figures(
     instance: &Instance,
     placement: Option<&Placement>,
     layout: &Layout,
+    finished: bool,
 ) -> Result<Figures, VerifyError> {
     let placement = placement_in_force(instance, placement)?;
     routepack_problem::check_layout(instance, layout)
         .map_err(|error| VerifyError::Layout { step: instance.step(), error })?;
-    Ok(Measured::of(instance, &placement, layout).figures())
+    Ok(Measured::of(instance, &placement, layout, finished).figures())
 }
 
 /// Everything a step is charged with, computed once for plan and figures.
@@ -89,7 +91,7 @@ pub(crate) struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     /// Measures a layout that passes its check, under a placement of the instance's dimensions.
-    pub(crate) fn of(instance: &'a Instance, placement: &Placement, layout: &Layout) -> Self {
+    pub(crate) fn of(instance: &'a Instance, placement: &Placement, layout: &Layout, finished: bool) -> Self {
         let (grid, totals) = count_tokens(instance, layout);
         let demand = project(instance, placement);
         Self {
@@ -98,7 +100,7 @@ impl<'a> Measured<'a> {
             evaluation: evaluate_projected(instance, placement, &demand, layout),
             grid,
             totals,
-            bounds: bound_costs(instance, placement, &demand, layout.num_rows()),
+            bounds: bound_costs(instance, placement, &demand, layout.num_rows(), finished),
         }
     }
 
@@ -281,7 +283,7 @@ mod tests {
         let placement = Placement::identity(2, 2, 2).expect("divisible");
         // Row 0: samples 0 and 1, row 1: samples 2 and 3.
         let layout = Layout::new(2, 2, vec![0, 1, 2, 3]);
-        let figures = figures(&instance, Some(&placement), &layout).expect("valid");
+        let figures = figures(&instance, Some(&placement), &layout, true).expect("valid");
         // W: row 0 layer 0 [4, 2], layer 1 [2, 4]; row 1 layer 0 [5, 2], layer 1 [3, 4].
         assert_eq!((figures.rows, figures.peak_sum, figures.worst_peak), (2, 4 + 4 + 5 + 4, 5));
         assert_eq!(figures.rank_loads, [[9, 4], [5, 8]]);
@@ -292,7 +294,7 @@ mod tests {
         // Stage 0: half of 4 and of 5, rounded up, and the peaks of layer 0.
         assert_eq!(figures.stage_cost, [2 + 3 + 4 + 5, 2 + 3 + 4 + 4]);
         let slowest = instance_with(Pace::SlowestStage);
-        let slowest = super::figures(&slowest, Some(&placement), &layout).expect("valid");
+        let slowest = super::figures(&slowest, Some(&placement), &layout, true).expect("valid");
         assert_eq!(slowest.stage_cost, figures.stage_cost);
         // Row 1: ⌈5/2⌉ and 5 on stage 0.
         assert_eq!(slowest.score, Score { worst_shard: 14, total: 14, worst_row: 3 + 5 });
@@ -319,7 +321,9 @@ mod tests {
         let sum = Figures::sum(&[one.clone(), other.clone()]).expect("two steps");
         assert_eq!(sum.rows, 4);
         assert_eq!(sum.peak_sum, one.peak_sum + other.peak_sum);
-        assert_eq!(sum.worst_peak, one.worst_peak.max(other.worst_peak));
+        |cells: Vec<u32>| {
+            figures(&instance, Some(&placement), &Layout::new(2, 2, cells), true).expect("valid")
+        };
         assert_eq!(sum.score.worst_shard, one.score.worst_shard + other.score.worst_shard);
         assert_eq!(sum.score.worst_row, one.score.worst_row.max(other.score.worst_row));
         assert_eq!(sum.rank_loads, [[18, 8], [10, 16]]);
@@ -332,12 +336,12 @@ mod tests {
     fn without_routes_only_attention_counts() {
         let instance =
             Instance::single(Batch::from_lengths(vec![4, 2]), &Setting::new(2, 2, 8)).expect("valid");
-        let figures = figures(&instance, None, &Layout::new(1, 2, vec![0, 1])).expect("valid");
+        let figures = figures(&instance, None, &Layout::new(1, 2, vec![0, 1]), true).expect("valid");
         assert_eq!((figures.peak_sum, figures.expert, figures.busiest_rank_rows), (0, 0, 0));
         assert_eq!(figures.attention, figures.score.worst_shard);
         assert!(figures.cv.abs() < f64::EPSILON);
         let placement = Placement::identity(1, 2, 2).expect("divisible");
         let layout = Layout::new(1, 2, vec![0, 1]);
-        assert!(super::figures(&instance, Some(&placement), &layout).is_err());
+        assert!(super::figures(&instance, Some(&placement), &layout, true).is_err());
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn arms(plan: &Plan, verified: &Verified) -> Result<Arms, VerifyError
             };
             let own_rows = layouts.iter().zip(&planned).any(|(layout, &planned)| layout.num_rows() > planned);
             for &(placed, placement) in placements {
-                let figures = figures_of(verified, placement, &layouts)?;
+                let figures = figures_of(plan, verified, placement, &layouts)?;
                 let (placement, layouts) = (placement.cloned(), layouts.clone());
                 let placed = if placement.is_some() { placed } else { "none" };
                 candidates.push(PlacedArm { name, about, placed, own_rows, placement, layouts, figures });
@@ -123,13 +123,14 @@ fn reference_layouts(verified: &Verified, rule: Rule, rows: &[usize]) -> Result<
 }
 
 fn figures_of(
+    plan: &Plan,
     verified: &Verified,
     placement: Option<&Placement>,
     layouts: &[Layout],
 ) -> Result<Figures, VerifyError> {
     let steps = verified.instances.iter().zip(layouts);
     let steps: Result<Vec<Figures>, VerifyError> =
-        steps.map(|(instance, layout)| figures(instance, placement, layout)).collect();
+        steps.map(|(instance, layout)| figures(instance, placement, layout, plan.finished)).collect();
     Ok(sum(&steps?))
 }
 

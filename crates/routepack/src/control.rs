@@ -78,7 +78,8 @@ impl<'a> Control<'a> {
         self
     }
 
-    /// Stop with the best plan so far after `limit`, counted from now.
+    /// Stop with the best plan so far after `limit`, counted from now. A plan that is finished just before gets its sharp
+    /// bounds still, which take tens of milliseconds; one that is cut short does without.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit.deadline = Instant::now().checked_add(limit);

@@ -28,7 +28,7 @@ fn reorder_takes_the_better_placement() {
     let (instance, own) = (&verified.instances[0], verified.placement.as_ref().expect("routes"));
     let placed = place(instance.expert_loads(), own.num_ranks(), &PlaceOptions::default(), &|| false);
     let layout = global_ffd(instance, verified.layouts[0].num_rows()).expect("packs").layout;
-    let of = |placement| -> Figures { figures(instance, Some(placement), &layout).expect("valid") };
+    let of = |placement| -> Figures { figures(instance, Some(placement), &layout, true).expect("valid") };
     let (own, window) = (of(own).joint_score, of(&placed.expect("in range").placement).joint_score);
     let report = report(&plan, &batch).expect("verifies");
     let reorder = report.arms.iter().find(|arm| arm.name == "reorder").expect("an arm");
@@ -51,7 +51,7 @@ fn reference_arms_are_not_bound_to_the_rows_of_a_plan_that_has_more() {
     let placement = routepack::Placement::identity(24, 128, 8).expect("even");
     let of = |rows: u64| {
         let layout = global_ffd(instance, rows as usize).expect("packs").layout;
-        figures(instance, Some(&placement), &layout).expect("valid").joint_score
+        figures(instance, Some(&placement), &layout, true).expect("valid").joint_score
     };
     let (few, many) = (of(fewest), of(fewest + 2));
     assert!(few < many, "more rows cost more here: {few} {many}");
