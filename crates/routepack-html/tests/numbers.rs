@@ -28,7 +28,7 @@ fn step() -> Step {
     let shifted = (0..experts as u32).map(|expert| (expert + 1) % experts as u32).collect();
     let placement = Placement::new(4, vec![shifted; layers]).expect("bijection");
     let before = Placement::identity(layers, experts, 4).expect("divides");
-    let figures = figures(&instance, Some(&placement), &layout).expect("valid");
+    let figures = figures(&instance, Some(&placement), &layout, true).expect("valid");
     Step { instance, layout, placement, before, figures }
 }
 
@@ -91,7 +91,8 @@ fn loads_are_the_verified_ones() {
         figures.rank_loads.iter().map(|ranks| ranks.iter().max().expect("ranks").to_string()).collect();
     assert_eq!(column(layers, 3), after, "without padding, rows together hold the window");
     assert_ne!(column(layers, 1), after, "the placement before is another");
-    let stayed = routepack_verify::figures(&step.instance, Some(&step.before), &step.layout).expect("valid");
+    let stayed =
+        routepack_verify::figures(&step.instance, Some(&step.before), &step.layout, true).expect("valid");
     let rows: u64 = column(layers, 2).into_iter().map(|text| text.parse::<u64>().expect("number")).sum();
     assert_eq!(rows, stayed.peak_sum, "the same rows without moves");
 }
@@ -244,7 +245,7 @@ fn the_slowest_cell_is_framed_among_others_alone() {
     let setting = Setting::new(1, 1, 100);
     let instance = Instance::single(Batch::from_lengths(vec![40, 50, 60]), &setting).expect("valid");
     let (layout, none) = (Layout::new(3, 1, vec![0, 1, 2]), Placement::identity(0, 0, 1).expect("none"));
-    let figures = figures(&instance, None, &layout).expect("valid");
+    let figures = figures(&instance, None, &layout, true).expect("valid");
     let alone = Step { instance, layout, placement: none.clone(), before: none, figures };
     let shown = pictures(&alone);
     let cells = find(&shown, "-cells");
@@ -269,7 +270,7 @@ fn rows_are_marked_by_their_own_numbers_and_many_share_a_mark() {
         let instance = instance.expect("valid");
         let layout = Layout::new(num_rows as usize, slots as usize, (0..num_rows * slots).collect());
         let none = Placement::identity(0, 0, ranks as usize).expect("none");
-        let figures = figures(&instance, None, &layout).expect("valid");
+        let figures = figures(&instance, None, &layout, true).expect("valid");
         let many = Step { instance, layout, placement: none.clone(), before: none, figures };
         let (shown, unit) = (pictures(&many), many.figures.unit as f64);
         let cost = |scaled: u64| format!("{:.4}", scaled as f64 / unit);

@@ -2,7 +2,7 @@
 //!
 //! Problem: with U = W − mean over the ranks and weights c_b = 1/mean_b, the overload is Σ_b c_b·Σ_p max(0, U\[p,b\])²: a smooth
 //! stand-in for Σ_b max_p W that searches may walk on. Ranks below the mean cost nothing, as in the sum of the peaks; were
-//! they charged like those above (the variance), searches of the same length would end 7 to 25 % further from level peaks.
+//! they charged like those above (the variance), searches of the same length would end up to a fifth further from level peaks.
 //! For the expert i at a place of rank p and the experts j at all places of other ranks q, find the change of the overload if
 //! the two were exchanged.
 //! Method: with v the experts' loads and rests u_i = U_p − v_i, what its rank holds without an expert, the two ranks are at

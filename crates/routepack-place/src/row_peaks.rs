@@ -6,8 +6,8 @@
 //! constrained makespan, strongly NP-hard.
 //! Method: simulated annealing by swaps, a layer at a time. A look takes a random block, an expert of the rank that paces
 //! it, and its exchanges for all experts of the other ranks at once; one of those that the Metropolis rule accepts, all
-//! judged with one random number, is made. The energy is the overload of [`crate::overload`]: there are P·B loads to level, and
-//! the peaks alone show one a block. The temperature falls geometrically from a fraction of the mean change of such swaps.
+//! judged with one random number, is made. The energy is the overload of [`crate::overload`]: up to P·B loads are above the
+//! mean, and the peaks alone show one a block. The temperature falls geometrically from a fraction of the mean change of such swaps.
 //! The placement of least cost met is kept and led to a local optimum: no swap of two experts lowers the cost. Never worse
 //! than the start. Who stays on its rank keeps its slot; of the experts of a layer at most so many leave the ranks of the
 //! resident placement, if a limit is given. Where moves are charged, the descent comes first and says how many pay. Layers

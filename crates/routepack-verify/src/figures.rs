@@ -315,15 +315,14 @@ mod tests {
     fn steps_add_up() {
         let instance = instance();
         let placement = Placement::identity(2, 2, 2).expect("divisible");
-        let of =
-            |cells: Vec<u32>| figures(&instance, Some(&placement), &Layout::new(2, 2, cells)).expect("valid");
+        let of = |cells: Vec<u32>| {
+            figures(&instance, Some(&placement), &Layout::new(2, 2, cells), true).expect("valid")
+        };
         let (one, other) = (of(vec![0, 1, 2, 3]), of(vec![0, 2, 1, 3]));
         let sum = Figures::sum(&[one.clone(), other.clone()]).expect("two steps");
         assert_eq!(sum.rows, 4);
         assert_eq!(sum.peak_sum, one.peak_sum + other.peak_sum);
-        |cells: Vec<u32>| {
-            figures(&instance, Some(&placement), &Layout::new(2, 2, cells), true).expect("valid")
-        };
+        assert_eq!(sum.worst_peak, one.worst_peak.max(other.worst_peak));
         assert_eq!(sum.score.worst_shard, one.score.worst_shard + other.score.worst_shard);
         assert_eq!(sum.score.worst_row, one.score.worst_row.max(other.score.worst_row));
         assert_eq!(sum.rank_loads, [[18, 8], [10, 16]]);

@@ -4,12 +4,12 @@
 //! below. Find a placement π of all steps and a layout x of each, so that the steps' scores, summed, are least together.
 //! Method: *starts* and *turns*. A start is a layout searched from the packing with what peaks exceed even loads by charged
 //! at a part of its weight (`routepack_arrange::arrange_to_place`): what a placement can level afterwards need not cost
-//! attention now. At all of its weight, it is the first draft. Every start is placed for on its row peaks
-//! (`routepack_place::place_on_row_peaks`) and arranged again from there, cold; the best goes on, placed for and arranged in
-//! turns until neither helps or the budget ends. In turns the blocks of slow shards count more (`slow_shards.rs`). The
-//! outcome is the best met by the exact scores, hence never worse than the first draft. That one had a share of the arrange
-//! budget only (`refine_options.rs`), so a plan of one stage after the other with all of it can be better where placing has
-//! nothing to gain.
+//! attention now; what it asks of experts is made alike in all rows. At all of its weight, it is the first draft. Every start
+//! is placed for on its row peaks (`routepack_place::place_on_row_peaks`) and arranged again from there, cold; the best goes
+//! on, placed for and arranged in turns until they gain nothing or the budget ends, each placing with more swaps than the one
+//! before. In turns the blocks of slow shards count more (`slow_shards.rs`). The outcome is the best met by the exact scores,
+//! hence never worse than the first draft. That one had a share of the arrange budget only (`refine_options.rs`), so a plan of
+//! one stage after the other with all of it can be better where placing has nothing to gain.
 //! Complexity: the arrange budget in all, and one placement for every start and turn.
 //! References: J. C. Bezdek and R. J. Hathaway, Convergence of alternating optimization, Neural, Parallel and Scientific
 //! Computations 11, 2003; what it leaves to gain: PLACEMENT §2.3. Deviations: either half is a search that may fail, so a turn
