@@ -30,6 +30,8 @@ const OFFERED: [usize; 2] = [60, 40];
 const LEFT_OUT: usize = 4;
 /// Tokens that knapsacks tell apart; more are counted in larger pieces, rounded up.
 const PIECES: u32 = 1 << 13;
+/// No window is charged as much.
+const MOST: u64 = 1 << 62;
 
 /// Moves attention to where it is free; the cell of every unit then.
 pub(crate) fn fill_rich_cells(
@@ -92,7 +94,8 @@ impl<'a> Blocks<'a> {
         (0..self.units.kinds).map(move |kind| {
             let of = |unit: u32| self.units.attention(unit as usize)[kind];
             let longest = of(self.longest(block, kind));
-            (longest.saturating_mul(self.units.slots_per_group as u64), self.members(block).map(of).sum())
+            let least = longest.saturating_mul(self.units.slots_per_group as u64).min(MOST);
+            (least, self.members(block).map(of).sum())
         })
     }
 
@@ -258,8 +261,8 @@ impl<'a> Knapsacks<'a> {
     }
 
     /// What is short in all.
-    fn lost(&self) -> i64 {
-        self.shortfall.iter().map(|&short| short.max(0)).sum()
+    fn lost(&self) -> i128 {
+        self.shortfall.iter().map(|&short| i128::from(short.max(0))).sum()
     }
 
     /// Adds φ of some units to the shortfall of a block, or takes it off.
